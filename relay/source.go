@@ -1,0 +1,47 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/outbox-relay/outbox-relay/outbox"
+)
+
+// Source hands over committed messages in commit order, in sessions: Open takes
+// the stream, Next reads it until it ends, Close gives it back. While a session
+// is open nobody else reads the same stream.
+//
+// The messages of a session are numbered from 0 in the order in which Next
+// returns them. Resolve takes these numbers.
+type Source interface {
+	// Open takes the stream. It waits while another relay holds it and while
+	// the server cannot be reached, with backoff. It returns nil once messages
+	// can be read, the context's error when that ends first, or an error that
+	// no retry can cure.
+	Open(ctx context.Context) error
+
+	// Next returns the next messages, at least one; the slice is the caller's.
+	// With replay the messages may have been handled in an earlier session.
+	// An error ends the session: the stream may belong to somebody else by now.
+	// When ctx ends first, Next returns its error and the session goes on.
+	// Only one goroutine may call Next.
+	Next(ctx context.Context) (rows []outbox.Row, replay bool, err error)
+
+	// Resolve tells that the outcomes of these messages are durable in
+	// Postgres, each number once. It never blocks for long and is safe for
+	// concurrent use; after the session's end it does nothing.
+	Resolve(numbers []uint64)
+
+	// Position is the confirmed flush of the session as Postgres writes a
+	// pg_lsn. It is safe for concurrent use.
+	Position() string
+
+	// LastWord is when the server was last heard on the stream, which proves
+	// that the session still held it then. It is safe for concurrent use.
+	LastWord() time.Time
+
+	// Close ends the session: it reports the last position and waits for the
+	// server to let the stream go, at most until ctx ends. It does nothing
+	// without an open session. A later Open starts the next session.
+	Close(ctx context.Context) error
+}
