@@ -1,0 +1,96 @@
+package outbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Message is what an application sends. Key, Queue and Payload are needed; the
+// zero value of every other field means "not given".
+type Message struct {
+	// Key is the idempotency key: 1 to 128 printable ASCII characters without
+	// spaces, unique in the outbox. See the package documentation.
+	Key string
+	// Queue is the name of the queue: 1 to 63 characters of a-z, 0-9, _ and -,
+	// the first one a letter or a digit.
+	Queue string
+	// OrderingKey joins the messages of a queue that must arrive in commit
+	// order; at most 255 characters.
+	OrderingKey string
+	// Payload becomes a JSON object through encoding/json. JSON that is ready
+	// goes in as json.RawMessage; a plain []byte or string is not an object.
+	Payload any
+	// Headers travel beside the payload, such as traceparent.
+	Headers map[string]string
+	// Delay asks the queue to hold the message back, counted from its arrival
+	// there: whole seconds, at most seven days.
+	Delay time.Duration
+	// Priority is handed to the queue, 0 to 9: Priority: new(5).
+	Priority *int
+	// DeliverAt lets the relay hold the message back until then, without a
+	// limit, so that it can still be withdrawn.
+	DeliverAt time.Time
+}
+
+// Validate reports everything that the outbox would refuse, as [LimitError]s
+// joined into one error, or the error of marshalling the payload. It marshals
+// the payload. [Enqueue] validates by itself, before it talks to the server.
+func (m Message) Validate() error {
+	_, err := m.record()
+	return err
+}
+
+// record is a message as the INSERT takes it: the columns by name, those that
+// are not given left out.
+type record struct {
+	Key          string            `json:"key"`
+	Queue        string            `json:"queue"`
+	OrderingKey  string            `json:"ordering_key,omitempty"`
+	Payload      json.RawMessage   `json:"payload"`
+	Headers      map[string]string `json:"headers,omitempty"`
+	DelaySeconds int64             `json:"delay_seconds,omitempty"`
+	Priority     *int              `json:"priority,omitempty"`
+	DeliverAt    time.Time         `json:"deliver_at,omitzero"`
+}
+
+// record checks the message and marshals its payload.
+func (m Message) record() (record, error) {
+	payload, err := marshalPayload(m.Payload)
+	err = errors.Join(
+		checkKey(m.Key),
+		checkQueue(m.Queue),
+		checkOrderingKey(m.OrderingKey),
+		err,
+		checkHeaders(m.Headers),
+		checkDelay(m.Delay),
+		checkPriority(m.Priority),
+		checkDeliverAt(m.DeliverAt),
+	)
+	if err != nil {
+		return record{}, err
+	}
+	return record{
+		Key: m.Key, Queue: m.Queue, OrderingKey: m.OrderingKey, Payload: payload, Headers: m.Headers,
+		DelaySeconds: int64(m.Delay / time.Second), Priority: m.Priority, DeliverAt: m.DeliverAt,
+	}, nil
+}
+
+// encode turns messages into the one document that the INSERT takes.
+func encode(messages []Message) (string, error) {
+	records := make([]record, len(messages))
+	var problems []error
+	for i, m := range messages {
+		r, err := m.record()
+		if err != nil && len(messages) > 1 {
+			err = fmt.Errorf("message %d: %w", i, err)
+		}
+		records[i], problems = r, append(problems, err)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return "", err
+	}
+	document, err := json.Marshal(records)
+	return string(document), err
+}
