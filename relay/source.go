@@ -20,6 +20,10 @@ type Source interface {
 	// no retry can cure.
 	Open(ctx context.Context) error
 
+	// Created reports whether the last Open made the slot: then the stream shows
+	// nothing that was committed before.
+	Created() bool
+
 	// Next returns the next messages, at least one; the slice is the caller's.
 	// With replay the messages may have been handled in an earlier session.
 	// An error ends the session: the stream may belong to somebody else by now.
@@ -33,7 +37,8 @@ type Source interface {
 	Resolve(numbers []uint64)
 
 	// Position is the confirmed flush of the session as Postgres writes a
-	// pg_lsn. It is safe for concurrent use.
+	// pg_lsn; after Close it is the last one that was reported. It is safe for
+	// concurrent use.
 	Position() string
 
 	// LastWord is when the server was last heard on the stream, which proves

@@ -1,0 +1,98 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config holds the relay's settings. The env tags carry the names without the
+// prefix RELAY_.
+type Config struct {
+	// Schema is the schema of the outbox tables.
+	Schema string
+	// Slot is the name of the replication slot: the relay's row in relays has
+	// the same name.
+	Slot string
+	// Holder says who this process is in relays.holder, for people.
+	Holder string
+	// Version is the program's version, recorded in relays.version.
+	Version string
+
+	// MaxInFlight is the number of requests that may be under way at once, over
+	// all queues. More hides more of the queue's latency and costs a connection
+	// each.
+	MaxInFlight int `env:"MAX_IN_FLIGHT, default=256"`
+	// MaxInFlightPerQueue is the same for one queue; it keeps a slow queue from
+	// taking all requests.
+	MaxInFlightPerQueue int `env:"MAX_IN_FLIGHT_PER_QUEUE, default=256"`
+	// WindowMessages is the number of messages that may be in memory without an
+	// outcome. Reading stops while the window is full.
+	WindowMessages int `env:"WINDOW_MESSAGES, default=8192"`
+	// WindowBytes is the number of bytes of message text that may be in memory
+	// without an outcome. A single larger message is still taken, alone.
+	WindowBytes int `env:"WINDOW_BYTES, default=67108864"`
+
+	// OutcomeLinger is how long an outcome waits for others before it is
+	// written. Longer means fewer transactions and less WAL, and more messages
+	// that are sent again after a crash.
+	OutcomeLinger time.Duration `env:"OUTCOME_LINGER, default=10ms"`
+	// OutcomeBatch is the number of outcomes that are written at once without
+	// waiting for more.
+	OutcomeBatch int `env:"OUTCOME_BATCH, default=1000"`
+
+	// RetryMin is the longest wait before the second attempt; it doubles with
+	// every attempt.
+	RetryMin time.Duration `env:"RETRY_MIN, default=200ms"`
+	// RetryMax is the longest wait between two attempts.
+	RetryMax time.Duration `env:"RETRY_MAX, default=30s"`
+	// ConflictAttempts is the number of attempts after which a message whose key
+	// the queue reports as taken or in flight (409) becomes a dead letter.
+	ConflictAttempts int `env:"CONFLICT_ATTEMPTS, default=6"`
+
+	// BreakerFailures is the number of failures in a row after which the relay
+	// stops sending and probes with one request at a time.
+	BreakerFailures int `env:"BREAKER_FAILURES, default=5"`
+	// ProbeMin is the wait before the first probe; it doubles with every probe
+	// that fails.
+	ProbeMin time.Duration `env:"PROBE_MIN, default=1s"`
+	// ProbeMax is the longest wait between two probes.
+	ProbeMax time.Duration `env:"PROBE_MAX, default=15s"`
+
+	// TrustWindow is how old the last word of the server may be when a request
+	// is sent. It must be shorter than the time after which the server gives
+	// the slot to another relay.
+	TrustWindow time.Duration `env:"TRUST_WINDOW, default=10s"`
+	// DrainTimeout is how long requests in flight may take after a stop.
+	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT, default=25s"`
+}
+
+// Validate reports every setting that is out of range.
+func (c *Config) Validate() error {
+	var errs []error
+	atLeast := func(name string, value, least int) {
+		if value < least {
+			errs = append(errs, fmt.Errorf("%s is %d, want at least %d", name, value, least))
+		}
+	}
+	longer := func(name string, value, least time.Duration) {
+		if value < least {
+			errs = append(errs, fmt.Errorf("%s is %s, want at least %s", name, value, least))
+		}
+	}
+	atLeast("MAX_IN_FLIGHT", c.MaxInFlight, 1)
+	atLeast("MAX_IN_FLIGHT_PER_QUEUE", c.MaxInFlightPerQueue, 1)
+	atLeast("WINDOW_MESSAGES", c.WindowMessages, 1)
+	atLeast("WINDOW_BYTES", c.WindowBytes, 1<<20)
+	atLeast("OUTCOME_BATCH", c.OutcomeBatch, 1)
+	atLeast("CONFLICT_ATTEMPTS", c.ConflictAttempts, 1)
+	atLeast("BREAKER_FAILURES", c.BreakerFailures, 1)
+	longer("OUTCOME_LINGER", c.OutcomeLinger, 0)
+	longer("RETRY_MIN", c.RetryMin, time.Millisecond)
+	longer("RETRY_MAX", c.RetryMax, c.RetryMin)
+	longer("PROBE_MIN", c.ProbeMin, time.Millisecond)
+	longer("PROBE_MAX", c.ProbeMax, c.ProbeMin)
+	longer("TRUST_WINDOW", c.TrustWindow, time.Second)
+	longer("DRAIN_TIMEOUT", c.DrainTimeout, 0)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,60 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrEpochLost says that another relay took over the slot: everything in hand
+// is dropped, because the other one may be delivering it already. It is not an
+// alarm.
+var ErrEpochLost = errors.New("another relay took over")
+
+// ErrDrainTimeout is the cause with which requests end that did not finish
+// within the drain timeout.
+var ErrDrainTimeout = errors.New("drain timeout")
+
+// sqlstateEpochLost is raised by record_position when the epoch is not ours.
+const sqlstateEpochLost = "OR001"
+
+// asPublishError returns what a publisher said about a failure. A publisher
+// that returns another error broke its contract; the outcome is unknown then.
+func asPublishError(err error) *PublishError {
+	var failure *PublishError
+	if errors.As(err, &failure) {
+		return failure
+	}
+	return &PublishError{Class: UnknownOutcome, Err: err}
+}
+
+// classify turns an error of the database into what the session does next:
+// ErrEpochLost ends it, anything else is worth another try.
+func classifyWrite(err error) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == sqlstateEpochLost {
+		return fmt.Errorf("%w: %s", ErrEpochLost, pgErr.Message)
+	}
+	return err
+}
+
+// isPermanent reports whether an error of the database will come again until
+// a person acts: a missing right, table, column or function.
+func isPermanent(err error) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return false
+	}
+	switch pgErr.Code {
+	case "42501", "42P01", "42703", "42883", "3F000":
+		return true
+	}
+	return false
+}
+
+// ended reports whether err only says that a context ended.
+func ended(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,81 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+)
+
+// Relay moves messages from a source to a publisher.
+type Relay struct {
+	cfg       Config
+	log       *zap.Logger
+	source    Source
+	publisher Publisher
+	writing   *store // outcomes
+	reading   *store // look-ups, so that they never wait behind a write
+
+	// carried are the outcomes that the last session could not write, by
+	// message: what the queue accepted is marked, not sent again, when the
+	// message is read once more.
+	carried map[int64]*outcome
+}
+
+// New returns a relay. Nothing is opened before [Relay.Run].
+func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publisher, log *zap.Logger) *Relay {
+	return &Relay{
+		cfg:       cfg,
+		log:       log.Named("relay").With(zap.String(keySlot, cfg.Slot)),
+		source:    source,
+		publisher: publisher,
+		writing:   newStore(database, cfg.Schema, cfg.Slot),
+		reading:   newStore(database, cfg.Schema, cfg.Slot),
+		carried:   map[int64]*outcome{},
+	}
+}
+
+// Run moves messages until ctx ends, which is not an error, or until an error
+// that no retry can cure. When ctx ends, requests in flight have DrainTimeout
+// to finish, and their outcomes are written, before the stream is given back.
+// When the stream is lost, everything in hand is dropped at once, since
+// somebody else may be delivering it, and Run takes the stream again.
+func (r *Relay) Run(ctx context.Context) error {
+	defer r.closeStores()
+	for failures := 0; ; {
+		if err := r.source.Open(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		began := time.Now()
+		err := r.runSession(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case isPermanent(err):
+			return err
+		case errors.Is(err, ErrEpochLost):
+			r.log.Info("session ended", zap.Error(err))
+		default:
+			r.log.Warn("session ended", zap.Error(err))
+		}
+		if failures++; time.Since(began) > time.Minute {
+			failures = 1
+		}
+		sleep(ctx, backoff(failures, 100*time.Millisecond, 30*time.Second))
+	}
+}
+
+func (r *Relay) closeStores() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	r.writing.close(ctx)
+	r.reading.close(ctx)
+}
+
+// closeTimeout bounds what a stop waits for the server after the drain.
+const closeTimeout = 3 * time.Second

@@ -1,0 +1,271 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// session is the time for which this process holds the stream: one epoch.
+type session struct {
+	relay  *Relay
+	log    *zap.Logger
+	router *router
+	writer *writer
+
+	next    uint64 // the number of the next message of the stream
+	horizon int64  // ids up to this one may be among the deferred
+}
+
+// runSession moves messages while the open stream lasts and gives the stream
+// back. It returns why the stream was lost; after a stop the error means
+// nothing.
+func (r *Relay) runSession(intake context.Context) error {
+	own, lose := context.WithCancelCause(context.WithoutCancel(intake))
+	defer lose(nil)
+	s, err := r.begin(intake)
+	if err == nil {
+		err = s.run(intake, own, lose)
+		r.keep(s.writer.left())
+	}
+	r.end(s, err)
+	return err
+}
+
+// begin raises the epoch, and finds what a new slot cannot show.
+func (r *Relay) begin(ctx context.Context) (*session, error) {
+	var epoch int64
+	var reconciled bool
+	err := r.retry(ctx, func() (err error) {
+		epoch, reconciled, err = r.writing.takeOver(ctx, r.cfg.Holder, r.cfg.Version, r.source.Position(), r.source.Created())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	log := r.log.With(zap.Int64(keyEpoch, epoch))
+	s := &session{relay: r, log: log, router: newRouter(r.cfg, log)}
+	s.writer = &writer{
+		cfg: r.cfg, log: log, store: r.writing, epoch: epoch,
+		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1), room: s.router.room,
+	}
+	s.writer.lastOK.Store(time.Now().UnixNano())
+	if !reconciled {
+		if err := s.reconcile(ctx); err != nil {
+			return nil, err
+		}
+	}
+	err = r.retry(ctx, func() (err error) {
+		s.horizon, err = r.reading.horizon(ctx)
+		return err
+	})
+	log.Info("session began", zap.String(keyPosition, r.source.Position()))
+	return s, err
+}
+
+func (s *session) reconcile(ctx context.Context) error {
+	return s.relay.retry(ctx, func() error {
+		began := time.Now()
+		found, err := s.relay.writing.reconcile(ctx, s.writer.epoch)
+		if err == nil {
+			s.log.Info("reconciled", zap.Int64(keyMessages, found), zap.Duration(keyElapsed, time.Since(began)))
+		}
+		return err
+	})
+}
+
+// retry calls do until it goes through, ctx ends or the error is permanent.
+func (r *Relay) retry(ctx context.Context, do func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if err == nil || isPermanent(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if attempt == 1 {
+			r.log.Warn("database failed", zap.Error(err))
+		}
+		if !sleep(ctx, backoff(attempt, 50*time.Millisecond, 2*time.Second)) {
+			return ctx.Err()
+		}
+	}
+}
+
+// run moves messages until intake or own ends. The order of its lines is the
+// order of a stop: intake, requests in flight, outcomes.
+func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc) error {
+	work, stopWork := grace(intake, own, s.relay.cfg.DrainTimeout)
+	defer stopWork()
+	write, stopWrite := grace(intake, own, s.relay.cfg.DrainTimeout+closeTimeout)
+	defer stopWrite()
+	read, stopRead := context.WithCancel(own)
+	defer stopRead()
+	defer context.AfterFunc(intake, stopRead)()
+
+	var loops, workers sync.WaitGroup
+	drained := make(chan struct{})
+	loops.Go(func() { s.keepTime(own) })
+	loops.Go(func() {
+		if err := s.writer.run(write, drained); err != nil {
+			lose(err)
+		}
+	})
+	for range s.relay.cfg.MaxInFlight {
+		workers.Go(func() { s.work(read, work) })
+	}
+
+	err := s.feed(read)
+	if read.Err() == nil { // the stream ended; nobody asked for it
+		lose(err)
+		stopRead()
+	}
+	inFlight := s.router.stop()
+	s.log.Debug("draining", zap.Int(keyMessages, inFlight))
+	workers.Wait()
+	close(drained)
+	cause := context.Cause(own)
+	lose(nil)
+	loops.Wait()
+	return cause
+}
+
+// feed takes messages in: first those that are deferred, then the stream's.
+func (s *session) feed(ctx context.Context) error {
+	if err := s.feedBacklog(ctx); err != nil {
+		return err
+	}
+	for {
+		rows, replay, err := s.relay.source.Next(ctx)
+		if err != nil {
+			return err
+		}
+		batch := make([]message, len(rows))
+		for i := range rows {
+			batch[i].row = &rows[i]
+			batch[i].number = s.next
+			s.next++
+		}
+		if replay || s.nearHorizon(batch) {
+			if batch, err = s.guard(ctx, batch); err != nil {
+				return err
+			}
+		}
+		if err := s.takeIn(ctx, batch); err != nil {
+			return err
+		}
+	}
+}
+
+// takeIn waits for room in the window and gives messages to the router. It
+// also waits while outcomes cannot be written: what is not marked is sent
+// again after a crash, and that should be little.
+func (s *session) takeIn(ctx context.Context, batch []message) error {
+	for s.router.full() || s.writer.failing.Load() {
+		select {
+		case <-s.router.room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s.router.add(time.Now(), batch)
+	return nil
+}
+
+// durable is called when outcomes are written.
+func (s *session) durable(batch []*outcome) {
+	numbers := make([]uint64, 0, len(batch))
+	bytes := 0
+	for _, o := range batch {
+		bytes += o.row().Size()
+		if !o.message.backlog {
+			numbers = append(numbers, o.message.number)
+		}
+		s.logOutcome(o)
+	}
+	s.relay.source.Resolve(numbers)
+	s.router.resolved(len(batch), bytes)
+}
+
+func (s *session) logOutcome(o *outcome) {
+	if o.state == dead {
+		s.log.Error("dead letter",
+			zap.Int64(keyMessageID, o.row().ID), zap.String(keyKey, storable(o.row().Key)),
+			zap.String(keyQueue, storable(o.row().Queue)), zap.Int(keyAttempt, o.message.attempts), zap.Error(o.failure))
+	}
+}
+
+// trust waits until the server was heard recently enough to be sure that the
+// slot is still ours. A process that was frozen wakes up here, with requests in
+// its hands that another relay may have sent meanwhile.
+func (s *session) trust(ctx context.Context) error {
+	for {
+		heard := s.relay.source.LastWord()
+		if wrote := s.writer.lastWrite(); wrote.After(heard) {
+			heard = wrote
+		}
+		if time.Since(heard) < s.relay.cfg.TrustWindow {
+			return nil
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+// keepTime lets messages go when they are due.
+func (s *session) keepTime(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.router.alarm:
+		case <-ctx.Done():
+			return
+		}
+		now := time.Now()
+		if next, ok := s.router.tick(now); ok {
+			timer.Reset(next.Sub(now))
+		}
+	}
+}
+
+// keep remembers what a session could not write. The outcome of an earlier
+// session stays until its message is read again.
+func (r *Relay) keep(left []*outcome) {
+	for _, o := range left {
+		if o.state == dispatched {
+			r.carried[o.row().ID] = o
+		}
+	}
+}
+
+// end gives the stream back and records the last position.
+func (r *Relay) end(s *session, cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := r.source.Close(ctx)
+	if s == nil {
+		return
+	}
+	position := r.source.Position()
+	if !errors.Is(cause, ErrEpochLost) {
+		err = errors.Join(err, r.writing.record(ctx, s.writer.epoch, position))
+	}
+	s.log.Info("session closed", zap.String(keyPosition, position),
+		zap.Int(keyLeft, s.router.left()), zap.Error(err))
+}
+
+// grace returns a context that ends when own does, or d after intake does.
+func grace(intake, own context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancelCause(own)
+	stop := context.AfterFunc(intake, func() {
+		time.AfterFunc(d, func() { cancel(ErrDrainTimeout) })
+	})
+	return work, func() { stop(); cancel(nil) }
+}

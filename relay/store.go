@@ -1,0 +1,177 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// store is the relay's side of Postgres: one connection and the statements that
+// run on it. A broken connection is replaced at the next call. The calls of one
+// store run one after another.
+type store struct {
+	config *pgx.ConnConfig
+	slot   string
+	sql    statements
+
+	mu   sync.Mutex
+	conn *pgx.Conn
+	copy copyBuffer
+}
+
+// newStore returns a store that connects at its first call.
+func newStore(database *pgx.ConnConfig, schema, slot string) *store {
+	config := database.Copy()
+	// The relay's marks need not wait for a standby: a mark that is lost in a
+	// failover costs one repeated request with the same key. And a relay that
+	// is a synchronous standby itself must never wait for itself.
+	config.RuntimeParams["synchronous_commit"] = "local"
+	config.RuntimeParams["application_name"] = "outbox-relay " + slot
+	config.RuntimeParams["search_path"] = "pg_catalog"
+	return &store{config: config, slot: slot, sql: newStatements(schema)}
+}
+
+// with runs do on the connection, which it opens if there is none.
+func (s *store) with(ctx context.Context, do func(*pgx.Conn) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == nil || s.conn.IsClosed() {
+		conn, err := pgx.ConnectConfig(ctx, s.config)
+		if err != nil {
+			return fmt.Errorf("connect: %w", err)
+		}
+		s.conn = conn
+	}
+	return do(s.conn)
+}
+
+// close ends the connection.
+func (s *store) close(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		_ = s.conn.Close(ctx)
+		s.conn = nil
+	}
+}
+
+// takeOver makes the relay's row ours by raising its epoch. A slot that was
+// just made invalidates what the row says of an earlier one.
+func (s *store) takeOver(ctx context.Context, holder, version, position string, slotCreated bool) (epoch int64, reconciled bool, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, s.sql.takeOver, s.slot, holder, version, position, slotCreated).Scan(&epoch, &reconciled)
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("take over slot %q: %w", s.slot, err)
+	}
+	return epoch, reconciled, nil
+}
+
+// check returns ErrEpochLost when the epoch is not ours any more.
+func (s *store) check(ctx context.Context, epoch int64) error {
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		var current int64
+		if err := conn.QueryRow(ctx, s.sql.epoch, s.slot).Scan(&current); err != nil {
+			return fmt.Errorf("read epoch of slot %q: %w", s.slot, err)
+		}
+		if current != epoch {
+			return fmt.Errorf("%w: epoch is %d, ours was %d", ErrEpochLost, current, epoch)
+		}
+		return nil
+	})
+}
+
+// record stores the confirmed flush alone.
+func (s *store) record(ctx context.Context, epoch int64, position string) error {
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, s.sql.record, s.slot, epoch, position)
+		return err
+	})
+}
+
+// write makes a batch of outcomes durable in one transaction and one round
+// trip, if the epoch is still ours.
+func (s *store) write(ctx context.Context, epoch int64, position string, batch []*outcome) error {
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		if !plain(batch) {
+			return s.insert(ctx, conn, epoch, position, batch)
+		}
+		err := s.copyIn(ctx, conn, epoch, position, batch)
+		var pgErr *pgconn.PgError
+		if errors.As(err, &pgErr) && pgErr.Code == "23505" {
+			// Some are marked already: the answer to an earlier commit was
+			// lost, or a message came twice. COPY cannot skip them.
+			return s.insert(ctx, conn, epoch, position, batch)
+		}
+		return err
+	})
+}
+
+// plain reports whether a batch holds dispatched messages of the stream only:
+// the usual case, which goes by COPY.
+func plain(batch []*outcome) bool {
+	for _, o := range batch {
+		if o.state != dispatched || o.message.backlog {
+			return false
+		}
+	}
+	return true
+}
+
+// copyIn sends the guard and the rows as one simple query, which Postgres runs
+// as one transaction, without waiting for the answer to the guard: if that
+// raises, the server throws the rows away.
+func (s *store) copyIn(ctx context.Context, conn *pgx.Conn, epoch int64, position string, batch []*outcome) error {
+	sql := fmt.Sprintf(s.sql.copy, quoteLiteral(s.slot), epoch, quoteLiteral(position))
+	_, err := conn.PgConn().CopyFrom(ctx, s.copy.fill(batch), sql)
+	return err
+}
+
+// insert writes any mix of outcomes, and skips what is there already.
+func (s *store) insert(ctx context.Context, conn *pgx.Conn, epoch int64, position string, batch []*outcome) error {
+	rows := columnsOf(batch)
+	b := &pgx.Batch{}
+	b.Queue(s.sql.record, s.slot, epoch, position)
+	if d := rows.dispatched; len(d.ids) > 0 {
+		b.Queue(s.sql.dispatched, d.ids, d.queueMessageIDs, d.attempts)
+	}
+	if d := rows.dead; len(d.ids) > 0 {
+		b.Queue(s.sql.dead, d.ids, d.reasons, d.attempts, d.statuses, d.codes, d.texts, d.requestIDs)
+	}
+	if len(rows.undefer) > 0 {
+		b.Queue(s.sql.undefer, rows.undefer)
+	}
+	return conn.SendBatch(ctx, b).Close()
+}
+
+// known returns which of the messages have an outcome already.
+func (s *store) known(ctx context.Context, ids []int64) (known map[int64]bool, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, s.sql.known, ids)
+		if err != nil {
+			return err
+		}
+		found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return err
+		}
+		known = make(map[int64]bool, len(found))
+		for _, id := range found {
+			known[id] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look up outcomes: %w", err)
+	}
+	return known, nil
+}
+
+func quoteLiteral(text string) string {
+	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
+}

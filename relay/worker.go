@@ -1,0 +1,66 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// worker publishes one message at a time.
+type worker struct {
+	wake chan struct{} // capacity 1: there may be a message
+}
+
+// work publishes until own ends, or until nothing is given out any more and
+// intake has ended. Requests run on work, which outlives intake by the drain
+// timeout.
+func (s *session) work(intake, work context.Context) {
+	w := &worker{wake: make(chan struct{}, 1)}
+	m := s.router.take(time.Now(), w)
+	for {
+		for m == nil {
+			select {
+			case <-w.wake:
+			case <-intake.Done():
+				return
+			}
+			m = s.router.take(time.Now(), w)
+		}
+		if s.trust(work) != nil {
+			return
+		}
+		receipt, err := s.relay.publisher.Publish(work, m.row)
+		if err != nil && work.Err() != nil {
+			return // nobody knows; the message is read again
+		}
+		m = s.settle(w, m, receipt, err)
+	}
+}
+
+// settle brings a message back to the router with what the publisher said, and
+// returns the next one.
+func (s *session) settle(w *worker, m *message, receipt Receipt, err error) (next *message) {
+	var failure *PublishError
+	if err != nil {
+		failure = asPublishError(err)
+		s.logFailure(m, failure)
+	}
+	done, next := s.router.finish(time.Now(), w, m, failure)
+	if done != nil {
+		done.receipt = receipt
+		s.writer.put(done)
+	}
+	return next
+}
+
+func (s *session) logFailure(m *message, failure *PublishError) {
+	log := s.log.Debug
+	if failure.Class == Refused {
+		log = s.log.Warn
+	}
+	log("publish failed",
+		zap.Int64(keyMessageID, m.row.ID), zap.String(keyKey, m.row.Key), zap.String(keyQueue, m.row.Queue),
+		zap.Int(keyAttempt, m.attempts+1), zap.Stringer(keyReason, failure.Class), zap.Int(keyStatus, failure.Status),
+		zap.Error(failure))
+}

@@ -1,0 +1,173 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// writer makes outcomes durable, many in one transaction, and then tells the
+// source and the router. Publishing never waits for it.
+type writer struct {
+	cfg   Config
+	log   *zap.Logger
+	store *store
+	epoch int64
+
+	position func() string    // the confirmed flush, recorded with every batch
+	durable  func([]*outcome) // called after each commit
+
+	mu      sync.Mutex
+	pending []*outcome
+
+	wake    chan struct{} // capacity 1: there is an outcome
+	room    chan struct{} // capacity 1: wakes the intake when writing works again
+	failing atomic.Bool   // intake waits while this is set
+	lastOK  atomic.Int64  // when the last write began that went through, in Unix nanoseconds
+}
+
+// put hands over an outcome.
+func (w *writer) put(o *outcome) {
+	w.mu.Lock()
+	w.pending = append(w.pending, o)
+	n := len(w.pending)
+	w.mu.Unlock()
+	if n == 1 || n == w.cfg.OutcomeBatch {
+		signal(w.wake)
+	}
+}
+
+// run writes until stop is closed and everything is written, or until own
+// ends. It returns ErrEpochLost when another relay took over.
+func (w *writer) run(own context.Context, stop <-chan struct{}) error {
+	heartbeat := time.NewTicker(w.cfg.TrustWindow / 4)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case <-w.wake:
+			w.linger(own, stop)
+			if err := w.flush(own); err != nil {
+				return err
+			}
+		case <-heartbeat.C:
+			if err := w.check(own); err != nil {
+				return err
+			}
+		case <-stop:
+			return w.flush(own)
+		case <-own.Done():
+			return context.Cause(own)
+		}
+	}
+}
+
+// linger waits a little for more outcomes, unless there are many already.
+func (w *writer) linger(own context.Context, stop <-chan struct{}) {
+	w.mu.Lock()
+	n := len(w.pending)
+	w.mu.Unlock()
+	if n >= w.cfg.OutcomeBatch || w.cfg.OutcomeLinger == 0 {
+		return
+	}
+	timer := time.NewTimer(w.cfg.OutcomeLinger)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.wake: // the batch is full
+	case <-stop:
+	case <-own.Done():
+	}
+}
+
+// flush writes what is pending, and tries again until it is durable.
+func (w *writer) flush(own context.Context) error {
+	w.mu.Lock()
+	batch := w.pending
+	w.pending = nil
+	w.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	err := w.insist(own, "write outcomes", func(ctx context.Context) error {
+		return w.store.write(ctx, w.epoch, w.position(), batch)
+	})
+	if err != nil {
+		w.mu.Lock()
+		w.pending = append(batch, w.pending...) // carried into the next session
+		w.mu.Unlock()
+		return err
+	}
+	w.durable(batch)
+	return nil
+}
+
+// check asks whether the epoch is still ours when nothing was written for a
+// while: a stream that is not read because the window is full says nothing.
+func (w *writer) check(own context.Context) error {
+	if time.Since(time.Unix(0, w.lastOK.Load())) < w.cfg.TrustWindow/4 {
+		return nil
+	}
+	return w.insist(own, "check epoch", func(ctx context.Context) error {
+		return w.store.check(ctx, w.epoch)
+	})
+}
+
+// insist calls do until it goes through, own ends, or the epoch is lost.
+func (w *writer) insist(own context.Context, what string, do func(context.Context) error) error {
+	for attempt := 1; ; attempt++ {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(own, writeTimeout)
+		err := classifyWrite(do(ctx))
+		cancel()
+		if err == nil {
+			w.lastOK.Store(began.UnixNano())
+			if w.failing.Swap(false) {
+				signal(w.room)
+				w.log.Info("database is back", zap.Int(keyAttempt, attempt))
+			}
+			return nil
+		}
+		if own.Err() != nil {
+			return context.Cause(own)
+		}
+		if errors.Is(err, ErrEpochLost) {
+			return err
+		}
+		if !w.failing.Swap(true) {
+			w.log.Warn(what+" failed", zap.Error(err))
+		}
+		if !sleep(own, backoff(attempt, 50*time.Millisecond, 2*time.Second)) {
+			return context.Cause(own)
+		}
+	}
+}
+
+// writeTimeout bounds one transaction: a server that neither answers nor
+// closes the connection must not hold the writer for ever.
+const writeTimeout = 10 * time.Second
+
+// lastWrite is when the last write began that went through.
+func (w *writer) lastWrite() time.Time { return time.Unix(0, w.lastOK.Load()) }
+
+// left returns the outcomes that are not durable.
+func (w *writer) left() []*outcome {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pending
+}
+
+// sleep waits for d and reports whether ctx lasted that long.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
