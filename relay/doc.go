@@ -1,3 +1,60 @@
-// Package relay moves messages from a Source to a Publisher and records each
-// outcome.
+// Package relay moves messages from a [Source] to a [Publisher] and records
+// what became of each of them.
+//
+// # What it promises
+//
+// A message is published first and marked afterwards, always with the same key
+// and the same bytes. Messages with the same queue and ordering key are
+// accepted in commit order, whatever fails in between. The source learns that a
+// message is resolved only when its outcome is durable in Postgres.
+//
+// # How it moves
+//
+//	Source --> intake --> router --> workers --> Publisher
+//	                        ^           |
+//	                        |           v
+//	                        |        writer --> Postgres: dispatched, dead_letters
+//	                        |           |
+//	                        +--- room --+--> Source.Resolve --> confirmed flush
+//
+// The intake reads batches from the source while the window has room. The
+// router, a data structure under one lock, puts each message into its lane; a
+// lane is the sequence of messages of one queue and ordering key, and at most
+// one of them is in flight. A message without ordering key is a lane of its own.
+// Workers come to the router for the next message, publish it, and bring it back
+// with what happened. The writer collects outcomes and writes many of them in
+// one transaction of one round trip, together with the confirmed flush, if the
+// epoch is still ours. Only after its commit do the source and the window
+// learn of it.
+//
+// # When something fails
+//
+// What happens next is decided by the [Class] of a failure. A message that may
+// succeed later waits in its lane, with a backoff; others of the lane wait
+// behind it, and no other lane does. A row of failures closes a gate before the
+// endpoint, a 404 one before its queue; behind a closed gate one request at a
+// time goes out as a probe. A message that the queue will never take becomes a
+// dead letter, and its lane goes on.
+//
+// When the stream breaks, the session ends: requests in flight are cancelled,
+// everything in memory is dropped, and the stream is taken again, since another
+// relay may have had it in between. The slot shows again what was not confirmed.
+// The replay guard takes out of that what has an outcome in Postgres. What the
+// queue accepted, but nobody could write down, is remembered in memory and
+// marked without a second request.
+//
+// When only the writing fails, intake stops, and outcomes wait in memory until
+// it works again.
+//
+// # Stopping
+//
+// Intake ends; requests in flight finish, for as long as the drain timeout;
+// their outcomes are written; the source reports its last position and lets the
+// slot go. In that order, in [session.run].
+//
+// # What it does not do
+//
+// It does not know what an LSN is, nor HTTP. It never reads the table messages
+// on its way from the stream to the queue: a row that the stream shows may not
+// be visible to a query yet.
 package relay

@@ -1,0 +1,437 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"pgregory.net/rapid"
+
+	"github.com/outbox-relay/outbox-relay/outbox"
+)
+
+func testConfig() Config {
+	return Config{
+		MaxInFlight: 8, MaxInFlightPerQueue: 4, WindowMessages: 1000, WindowBytes: 1 << 20,
+		OutcomeLinger: time.Millisecond, OutcomeBatch: 100,
+		RetryMin: 100 * time.Millisecond, RetryMax: time.Second, ConflictAttempts: 3,
+		BreakerFailures: 5, ProbeMin: time.Second, ProbeMax: 10 * time.Second,
+		TrustWindow: 10 * time.Second, DrainTimeout: time.Second,
+	}
+}
+
+var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// rig drives a router by hand, with its own clock.
+type rig struct {
+	*router
+	now  time.Time
+	next uint64
+}
+
+func newRig(cfg Config) *rig {
+	return &rig{router: newRouter(cfg, zap.NewNop()), now: epoch}
+}
+
+// put takes in one message and returns it.
+func (r *rig) put(queue, orderingKey string) *message {
+	batch := []message{{row: &outbox.Row{ID: int64(r.next + 1), Queue: queue, OrderingKey: orderingKey}, number: r.next}}
+	r.next++
+	r.add(r.now, batch)
+	return &batch[0]
+}
+
+// takeOne returns the next message, nil without one.
+func (r *rig) takeOne() *message {
+	m := r.take(r.now, &worker{wake: make(chan struct{}, 1)})
+	r.idle = nil
+	return m
+}
+
+// end brings a message back and leaves the next one where it is.
+func (r *rig) end(m *message, failure *PublishError) *outcome {
+	stopped := r.stopped
+	r.stopped = true
+	done, _ := r.finish(r.now, &worker{wake: make(chan struct{}, 1)}, m, failure)
+	r.stopped, r.idle = stopped, nil
+	return done
+}
+
+// pass lets time go by.
+func (r *rig) pass(d time.Duration) {
+	r.now = r.now.Add(d)
+	r.tick(r.now)
+}
+
+func failed(class Class) *PublishError { return &PublishError{Class: class} }
+
+func TestRouter_OneMessageOfALaneIsInFlight(t *testing.T) {
+	r := newRig(testConfig())
+	first, second := r.put("q", "a"), r.put("q", "a")
+	if got := r.takeOne(); got != first {
+		t.Fatalf("took %v, want the first", got)
+	}
+	if got := r.takeOne(); got != nil {
+		t.Fatalf("took %d while the first is in flight", got.number)
+	}
+	if done := r.end(first, nil); done == nil || done.state != dispatched {
+		t.Fatalf("outcome %+v, want dispatched", done)
+	}
+	if got := r.takeOne(); got != second {
+		t.Fatalf("took %v, want the second", got)
+	}
+}
+
+// ORD-06: messages without ordering key do not wait for each other.
+func TestRouter_UnorderedMessagesRunFreely(t *testing.T) {
+	r := newRig(testConfig())
+	for range 3 {
+		r.put("q", "")
+	}
+	for i := range 3 {
+		if got := r.takeOne(); got == nil || got.number != uint64(i) {
+			t.Fatalf("take %d: %+v", i, got)
+		}
+	}
+}
+
+func TestRouter_QueuesTakeTurns(t *testing.T) {
+	r := newRig(testConfig())
+	for range 3 {
+		r.put("long", "")
+	}
+	r.put("short", "")
+	var order []string
+	for m := r.takeOne(); m != nil; m = r.takeOne() {
+		order = append(order, m.row.Queue)
+	}
+	if got, want := fmt.Sprint(order), "[long short long long]"; got != want {
+		t.Errorf("order %s, want %s", got, want)
+	}
+}
+
+func TestRouter_LimitPerQueue(t *testing.T) {
+	r := newRig(testConfig())
+	for range 6 {
+		r.put("q", "")
+	}
+	var taken []*message
+	for m := r.takeOne(); m != nil; m = r.takeOne() {
+		taken = append(taken, m)
+	}
+	if len(taken) != 4 {
+		t.Fatalf("%d in flight, want 4", len(taken))
+	}
+	r.end(taken[0], nil)
+	if r.takeOne() == nil {
+		t.Error("nothing taken after one came back")
+	}
+}
+
+// ORD-02: a message that waits for its next attempt keeps its lane, and only
+// its lane.
+func TestRouter_RetryKeepsTheLane(t *testing.T) {
+	r := newRig(testConfig())
+	first := r.put("q", "a")
+	r.put("q", "a")
+	other := r.put("q", "b")
+	r.takeOne()
+	if done := r.end(first, failed(Transient)); done != nil {
+		t.Fatalf("outcome %+v after a transient failure", done)
+	}
+	if got := r.takeOne(); got != other {
+		t.Fatalf("took %+v, want the other lane's", got)
+	}
+	r.end(other, nil)
+	if got := r.takeOne(); got != nil {
+		t.Fatalf("message %d went out before the first of its lane", got.number)
+	}
+	r.pass(100 * time.Millisecond)
+	if got := r.takeOne(); got != first {
+		t.Fatalf("took %+v, want the first again", got)
+	}
+}
+
+func TestRouter_RefusedBecomesADeadLetterAndTheLaneGoesOn(t *testing.T) {
+	r := newRig(testConfig())
+	first, second := r.put("q", "a"), r.put("q", "a")
+	r.takeOne()
+	done := r.end(first, failed(Refused))
+	if done == nil || done.state != dead {
+		t.Fatalf("outcome %+v, want dead", done)
+	}
+	if got := r.takeOne(); got != second {
+		t.Fatalf("took %+v, want the second", got)
+	}
+}
+
+func TestRouter_ConflictIsTriedABoundedNumberOfTimes(t *testing.T) {
+	r := newRig(testConfig())
+	m := r.put("q", "a")
+	for attempt := 1; ; attempt++ {
+		r.pass(time.Minute)
+		if r.takeOne() != m {
+			t.Fatal("message did not come back")
+		}
+		done := r.end(m, failed(Conflict))
+		if done == nil {
+			continue
+		}
+		if done.state != dead || attempt != 3 {
+			t.Errorf("state %d after %d attempts, want dead after 3", done.state, attempt)
+		}
+		return
+	}
+}
+
+// HTTP-08, HTTP-13: while the queue is down one probe at a time goes out, not
+// one request per message.
+func TestRouter_OutageLeavesOneProbe(t *testing.T) {
+	r := newRig(testConfig())
+	for range 50 {
+		r.put("q", "")
+	}
+	requests := 0
+	for range 600 { // ten minutes
+		for m := r.takeOne(); m != nil; m = r.takeOne() {
+			requests++
+			r.end(m, failed(Transient))
+		}
+		r.pass(time.Second)
+	}
+	if most := 5 + 600/5 + 10; requests > most {
+		t.Errorf("%d requests in ten minutes of outage, want at most %d", requests, most)
+	}
+	r.pass(10 * time.Second)
+	probe := r.takeOne()
+	if probe == nil || r.takeOne() != nil {
+		t.Fatal("want one probe")
+	}
+	r.end(probe, nil)
+	got := 0
+	for m := r.takeOne(); m != nil; m = r.takeOne() {
+		got++
+		r.end(m, nil)
+	}
+	if got != 49 {
+		t.Errorf("%d messages went out at once after the probe, want 49", got)
+	}
+}
+
+// HTTP-10: 401 for everything pauses the endpoint and sets nothing aside.
+func TestRouter_EndpointClosedPausesEverything(t *testing.T) {
+	r := newRig(testConfig())
+	m := r.put("q", "")
+	other := r.put("other", "")
+	r.takeOne()
+	if done := r.end(m, failed(EndpointClosed)); done != nil {
+		t.Fatalf("outcome %+v", done)
+	}
+	if got := r.takeOne(); got != nil {
+		t.Fatal("a request went out while the endpoint is closed")
+	}
+	r.pass(10 * time.Second)
+	if got := r.takeOne(); got != other {
+		t.Fatalf("probe %+v, want the message that is ready", got)
+	}
+	if got := r.takeOne(); got != nil {
+		t.Fatal("a second probe")
+	}
+	r.end(other, nil)
+	if got := r.takeOne(); got != m {
+		t.Fatalf("took %+v, want the first after the endpoint is back", got)
+	}
+}
+
+// HTTP-10: 404 pauses its queue only.
+func TestRouter_QueueClosedPausesTheQueue(t *testing.T) {
+	r := newRig(testConfig())
+	m := r.put("gone", "")
+	r.put("gone", "")
+	other := r.put("other", "")
+	if r.takeOne() != m {
+		t.Fatal("want the first")
+	}
+	r.end(m, failed(QueueClosed))
+	if got := r.takeOne(); got != other {
+		t.Fatalf("took %+v, want the other queue's", got)
+	}
+	r.end(other, nil)
+	if got := r.takeOne(); got != nil {
+		t.Fatalf("message %d went to a closed queue", got.number)
+	}
+	r.pass(2 * time.Second)
+	if got := r.takeOne(); got == nil || got.queue.name != "gone" {
+		t.Fatalf("probe %+v, want one of the closed queue", got)
+	}
+	if r.takeOne() != nil {
+		t.Fatal("a second probe")
+	}
+}
+
+// HTTP-01: nothing goes out before the time that the queue asked for.
+func TestRouter_RetryAfterIsKept(t *testing.T) {
+	r := newRig(testConfig())
+	first := r.put("q", "")
+	r.put("q", "")
+	r.takeOne()
+	r.end(first, &PublishError{Class: RateLimited, RetryAfter: 4 * time.Second})
+	for range 39 {
+		r.pass(100 * time.Millisecond)
+		if r.takeOne() != nil {
+			t.Fatalf("a request after %s", r.now.Sub(epoch))
+		}
+	}
+	r.pass(600 * time.Millisecond)
+	if r.takeOne() == nil {
+		t.Error("no request after the pause")
+	}
+}
+
+// A message that fails alone must not become the only probe: the next probe is
+// another one.
+func TestRouter_PoisonIsNotTheOnlyProbe(t *testing.T) {
+	r := newRig(testConfig())
+	poison := r.put("q", "p")
+	for r.endpoint.closed == false {
+		r.pass(2 * time.Second)
+		if m := r.takeOne(); m != nil {
+			r.end(m, failed(Transient))
+		}
+	}
+	good := r.put("q", "g")
+	for range 10 {
+		r.pass(10 * time.Second)
+		switch m := r.takeOne(); m {
+		case good:
+			return
+		case poison:
+			r.end(m, failed(Transient))
+		}
+	}
+	t.Error("the good message never went out")
+}
+
+func TestRouter_StopGivesOutNothing(t *testing.T) {
+	r := newRig(testConfig())
+	m := r.put("q", "")
+	r.put("q", "")
+	r.takeOne()
+	if got := r.stop(); got != 1 {
+		t.Errorf("%d in flight, want 1", got)
+	}
+	if r.takeOne() != nil {
+		t.Error("gave out a message after stop")
+	}
+	if done := r.end(m, nil); done == nil {
+		t.Error("no outcome for the request in flight")
+	}
+}
+
+func TestRouter_WindowCountsMessagesAndBytes(t *testing.T) {
+	cfg := testConfig()
+	cfg.WindowMessages = 2
+	r := newRig(cfg)
+	r.put("q", "")
+	if r.full() {
+		t.Fatal("full with one of two")
+	}
+	m := r.put("q", "")
+	if !r.full() {
+		t.Fatal("not full with two of two")
+	}
+	r.resolved(1, m.row.Size())
+	if r.full() {
+		t.Error("still full")
+	}
+	cfg.WindowMessages, cfg.WindowBytes = 1000, 10
+	r = newRig(cfg)
+	r.put("0123456789", "")
+	if !r.full() {
+		t.Error("ten bytes of ten are not full")
+	}
+}
+
+// TestPromise6_OrderPerOrderingKey: whatever the queue answers, and in whatever
+// order requests end, the first acceptances of an ordering key are in commit
+// order, one request of a lane is in flight at a time, and nothing is left
+// behind.
+func TestPromise6_OrderPerOrderingKey(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRig(testConfig())
+		var flying []*message
+		accepted := map[laneKey][]uint64{}
+		total, ended := 0, 0
+		lanesInFlight := map[laneKey]int{}
+		classes := []Class{UnknownOutcome, Transient, RateLimited, EndpointClosed, QueueClosed, Conflict, Refused}
+
+		finish := func(i int, failure *PublishError) {
+			m := flying[i]
+			flying = append(flying[:i], flying[i+1:]...)
+			key := laneKey{m.row.Queue, m.row.OrderingKey}
+			lanesInFlight[key]--
+			done := r.end(m, failure)
+			if done == nil {
+				return
+			}
+			ended++
+			if m.row.OrderingKey == "" {
+				return
+			}
+			if before := accepted[key]; len(before) > 0 && before[len(before)-1] > m.number {
+				t.Fatalf("lane %v: %d after %d", key, m.number, before[len(before)-1])
+			}
+			accepted[key] = append(accepted[key], m.number)
+		}
+		take := func() bool {
+			m := r.takeOne()
+			if m == nil {
+				return false
+			}
+			key := laneKey{m.row.Queue, m.row.OrderingKey}
+			lanesInFlight[key]++
+			if m.row.OrderingKey != "" && lanesInFlight[key] > 1 {
+				t.Fatalf("two of lane %v in flight", key)
+			}
+			flying = append(flying, m)
+			return true
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				queue := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "queue")
+				r.put(queue, rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "ordering key"))
+				total++
+			},
+			"take": func(t *rapid.T) { take() },
+			"accept": func(t *rapid.T) {
+				if len(flying) > 0 {
+					finish(rapid.IntRange(0, len(flying)-1).Draw(t, "which"), nil)
+				}
+			},
+			"fail": func(t *rapid.T) {
+				if len(flying) > 0 {
+					class := rapid.SampledFrom(classes).Draw(t, "class")
+					finish(rapid.IntRange(0, len(flying)-1).Draw(t, "which"), failed(class))
+				}
+			},
+			"pass": func(t *rapid.T) {
+				r.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond)
+			},
+		})
+		for range 10 * (total + 10) {
+			for take() {
+			}
+			for len(flying) > 0 {
+				finish(0, nil)
+			}
+			r.pass(20 * time.Second)
+		}
+		if ended != total {
+			t.Fatalf("%d of %d messages ended", ended, total)
+		}
+		if len(r.lanes) != 0 || len(r.delayed) != 0 {
+			t.Fatalf("%d lanes and %d delayed messages are left", len(r.lanes), len(r.delayed))
+		}
+	})
+}
