@@ -33,37 +33,23 @@ func EnqueueSQL(ctx context.Context, tx *sql.Tx, messages ...Message) ([]int64, 
 var standard = New(DefaultSchema)
 
 // Outbox writes into the outbox of one schema.
-type Outbox struct{ insert string }
+type Outbox struct{ insertOne, insertMany string }
 
 // New returns the outbox of a schema, whose name is taken as it is, capital
 // letters included. It does not look whether the schema exists.
 func New(schema string) *Outbox {
-	return &Outbox{insert: fmt.Sprintf(insertMessages, pgx.Identifier{schema, "messages"}.Sanitize())}
+	messages := pgx.Identifier{schema, "messages"}.Sanitize()
+	return &Outbox{fmt.Sprintf(insertOne, messages), fmt.Sprintf(insertMany, messages)}
 }
-
-// insertMessages takes all messages as one JSON document, which every driver
-// can pass. The "order by" lets the identity column count in the order of the
-// messages. It needs the unique index on key, and takes no lock but those of
-// its own rows and, for a key that another transaction has written, a wait for
-// that transaction's end.
-const insertMessages = `
-insert into %s (key, queue, ordering_key, payload, headers, delay_seconds, priority, deliver_at)
-select m.key, m.queue, m.ordering_key, m.payload, m.headers, m.delay_seconds, m.priority, m.deliver_at
-from rows from (pg_catalog.json_to_recordset($1::text::json) as (
-	key text, queue text, ordering_key text, payload jsonb, headers jsonb,
-	delay_seconds integer, priority integer, deliver_at timestamptz
-)) with ordinality as m (key, queue, ordering_key, payload, headers, delay_seconds, priority, deliver_at, nth)
-order by m.nth
-on conflict (key) do nothing
-returning id, key`
 
 // Enqueue is the function [Enqueue] for this schema.
 func (o *Outbox) Enqueue(ctx context.Context, tx pgx.Tx, messages ...Message) ([]int64, error) {
-	document, err := encode(messages)
+	records, err := records(messages)
 	if err != nil || len(messages) == 0 {
 		return nil, enqueueError(messages, err)
 	}
-	rows, err := tx.Query(ctx, o.insert, document)
+	insert, args := o.statement(records, func(column []*string) any { return column })
+	rows, err := tx.Query(ctx, insert, args...)
 	if err != nil {
 		return nil, enqueueError(messages, err)
 	}
@@ -82,15 +68,16 @@ func (o *Outbox) Enqueue(ctx context.Context, tx pgx.Tx, messages ...Message) ([
 
 // EnqueueSQL is the function [EnqueueSQL] for this schema.
 func (o *Outbox) EnqueueSQL(ctx context.Context, tx *sql.Tx, messages ...Message) ([]int64, error) {
-	document, err := encode(messages)
+	records, err := records(messages)
 	if err != nil || len(messages) == 0 {
 		return nil, enqueueError(messages, err)
 	}
-	rows, err := tx.QueryContext(ctx, o.insert, document)
+	insert, args := o.statement(records, func(column []*string) any { return arrayLiteral(column) })
+	rows, err := tx.QueryContext(ctx, insert, args...)
 	if err != nil {
 		return nil, enqueueError(messages, err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // rows.Err says what matters
 	written := make(map[string]int64, len(messages))
 	for rows.Next() {
 		var id int64

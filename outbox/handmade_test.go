@@ -1,12 +1,10 @@
 package outbox_test
 
 import (
-	"testing"
-
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 )
 
-func migrated(t testing.TB) string {
+func migrated(t pgtest.TB) string {
 	url := pgtest.Database(t)
 	exec(t, connect(t, url), `
 create schema outbox;

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -42,18 +43,9 @@ func (m Message) Validate() error {
 	return err
 }
 
-// record is a message as the INSERT takes it: the columns by name, those that
-// are not given left out.
-type record struct {
-	Key          string            `json:"key"`
-	Queue        string            `json:"queue"`
-	OrderingKey  string            `json:"ordering_key,omitempty"`
-	Payload      json.RawMessage   `json:"payload"`
-	Headers      map[string]string `json:"headers,omitempty"`
-	DelaySeconds int64             `json:"delay_seconds,omitempty"`
-	Priority     *int              `json:"priority,omitempty"`
-	DeliverAt    time.Time         `json:"deliver_at,omitzero"`
-}
+// record is a message as the INSERT takes it: the text of each column in the
+// order of the statement, nil for null.
+type record [8]*string
 
 // record checks the message and marshals its payload.
 func (m Message) record() (record, error) {
@@ -71,14 +63,31 @@ func (m Message) record() (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	return record{
-		Key: m.Key, Queue: m.Queue, OrderingKey: m.OrderingKey, Payload: payload, Headers: m.Headers,
-		DelaySeconds: int64(m.Delay / time.Second), Priority: m.Priority, DeliverAt: m.DeliverAt,
-	}, nil
+	r := record{&m.Key, &m.Queue, nil, &payload}
+	if m.OrderingKey != "" {
+		r[2] = &m.OrderingKey
+	}
+	if len(m.Headers) > 0 {
+		headers, err := json.Marshal(m.Headers)
+		if err != nil {
+			return record{}, err
+		}
+		r[4] = new(string(headers))
+	}
+	if m.Delay != 0 {
+		r[5] = new(strconv.FormatInt(int64(m.Delay/time.Second), 10))
+	}
+	if m.Priority != nil {
+		r[6] = new(strconv.Itoa(*m.Priority))
+	}
+	if !m.DeliverAt.IsZero() {
+		r[7] = new(m.DeliverAt.UTC().Format(time.RFC3339Nano))
+	}
+	return r, nil
 }
 
-// encode turns messages into the one document that the INSERT takes.
-func encode(messages []Message) (string, error) {
+// records checks all messages and reports everything wrong at once.
+func records(messages []Message) ([]record, error) {
 	records := make([]record, len(messages))
 	var problems []error
 	for i, m := range messages {
@@ -88,9 +97,5 @@ func encode(messages []Message) (string, error) {
 		}
 		records[i], problems = r, append(problems, err)
 	}
-	if err := errors.Join(problems...); err != nil {
-		return "", err
-	}
-	document, err := json.Marshal(records)
-	return string(document), err
+	return records, errors.Join(problems...)
 }

@@ -16,31 +16,31 @@ const (
 )
 
 // marshalPayload turns a payload into the JSON text that goes to the server.
-func marshalPayload(payload any) (json.RawMessage, error) {
+func marshalPayload(payload any) (string, error) {
 	text, err := json.Marshal(payload)
 	if err != nil {
-		return nil, fmt.Errorf("marshal payload: %w", err)
+		return "", fmt.Errorf("marshal payload: %w", err)
 	}
 	if text[0] != '{' {
-		return nil, payloadError("a JSON object", describe(payload, text))
+		return "", payloadError("a JSON object", describe(payload, text))
 	}
 	if !utf8.Valid(text) {
-		return nil, payloadError("UTF-8", "other bytes")
+		return "", payloadError("UTF-8", "other bytes")
 	}
 	size, err := textSize(text)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	if size > MaxPayloadBytes {
 		// Repeated names count once; nearly nobody has them, so look only now.
 		if size, err = textSize(lastOfRepeatedNames(text)); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	if size > MaxPayloadBytes {
-		return nil, payloadError(fmt.Sprintf("at most %d bytes as Postgres prints it", MaxPayloadBytes), fmt.Sprintf("%d", size))
+		return "", payloadError(fmt.Sprintf("at most %d bytes as Postgres prints it", MaxPayloadBytes), fmt.Sprintf("%d", size))
 	}
-	return text, nil
+	return string(text), nil
 }
 
 func payloadError(limit, got string) error {
