@@ -1,0 +1,26 @@
+// Command outbox-relay moves committed rows of an outbox table to the Infrai
+// queue, and helps the people who run it.
+//
+// Settings come from the environment only; `outbox-relay --help` lists the
+// verbs and the exit codes.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sethvargo/go-envconfig"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	// From the first signal on the next one has its usual effect: it ends a
+	// process whose drain somebody does not want to wait for.
+	context.AfterFunc(ctx, stop)
+
+	err := run(ctx, os.Args[1:], envconfig.OsLookuper(), streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+	report(os.Stderr, err)
+	os.Exit(exitCode(err))
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package relaybin
+
+const raceEnabled = true
