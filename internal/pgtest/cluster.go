@@ -1,0 +1,329 @@
+package pgtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Options are the choices for a cluster; the zero value is a good one.
+type Options struct {
+	// Settings override the server settings of every cluster.
+	Settings map[string]string
+	// Version is the major version, such as "18". Empty means the environment
+	// variable PG, and without that any version.
+	Version string
+	// Dir is an empty or missing folder for the cluster, which Close keeps. If
+	// this process is root, the server's user must get there, which keeps
+	// testing.T.TempDir out. Empty means a temporary folder, which Close removes.
+	Dir string
+}
+
+const (
+	// startTimeout bounds initdb and each start: both take about a second on an
+	// idle machine.
+	startTimeout = 60 * time.Second
+	// stopTimeout bounds the stops: a client can block a fast shutdown for ever.
+	stopTimeout = 30 * time.Second
+	// tick is the pause between two looks at a server.
+	tick = 10 * time.Millisecond
+)
+
+// Cluster is a Postgres cluster of one server. Its methods are not safe for
+// concurrent use, except those that only tell something about it.
+type Cluster struct {
+	bin     string
+	dir     string
+	keep    bool // the folder is the caller's
+	account *account
+	port    int
+	server  *process
+}
+
+// Start makes a cluster and starts its server. It returns once the server takes
+// connections. The caller closes the cluster.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	bin, err := binaries(cmp.Or(options.Version, os.Getenv("PG")))
+	if err != nil {
+		return nil, err
+	}
+	as, err := serverAccount()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{bin: bin, dir: options.Dir, keep: options.Dir != "", account: as}
+	if err := c.create(ctx, options.Settings); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// create makes the folder, the cluster in it, and starts the server. A port is
+// free only until somebody else takes it, so it tries a few.
+func (c *Cluster) create(ctx context.Context, settings map[string]string) error {
+	if err := c.makeFolder(); err != nil {
+		return err
+	}
+	if err := c.initdb(ctx); err != nil {
+		return err
+	}
+	var err error
+	for range 5 {
+		if c.port, err = freePort(); err != nil {
+			return err
+		}
+		if err := c.configure(settings); err != nil {
+			return err
+		}
+		if err = c.Start(ctx); err == nil || ctx.Err() != nil || !c.logHas("Address already in use") {
+			return err
+		}
+	}
+	return err
+}
+
+func (c *Cluster) makeFolder() error {
+	if c.dir == "" {
+		dir, err := os.MkdirTemp("", "outbox-postgres-")
+		if err != nil {
+			return fmt.Errorf("make a folder for the cluster: %w", err)
+		}
+		c.dir = dir
+	}
+	// The server gets an absolute path: it does not start in our folder.
+	dir, err := filepath.Abs(c.dir)
+	if err != nil {
+		return err
+	}
+	c.dir = dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if c.account == nil {
+		return nil
+	}
+	return os.Chown(dir, c.account.uid, c.account.gid)
+}
+
+func (c *Cluster) initdb(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, c.Bin("initdb"), "--pgdata", c.data(), "--username", "postgres",
+		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
+	c.prepare(command)
+	out, err := command.CombinedOutput()
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("initdb: %w: the server's user needs access to %s and %s and to every folder above them", err, c.bin, c.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("initdb with %s: %w: %s", c.bin, err, out)
+	}
+	return nil
+}
+
+// prepare sets the account, folder and environment of a program.
+func (c *Cluster) prepare(command *exec.Cmd) {
+	command.Dir = c.dir
+	command.Env = environment(c.bin)
+	command.SysProcAttr = attributes(c.account)
+}
+
+func (c *Cluster) configure(settings map[string]string) error {
+	path := filepath.Join(c.data(), "postgresql.conf")
+	return os.WriteFile(path, []byte(configuration(settings, c.port)), 0o600)
+}
+
+// freePort finds a free port below the range that systems give to outgoing
+// connections, so that nobody takes it while the server is down for a restart.
+func freePort() (int, error) {
+	for range 100 {
+		port := 20000 + rand.IntN(12000)
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, listener.Close()
+		}
+	}
+	return 0, errors.New("find a free port: none of 100")
+}
+
+// Start starts the stopped server, on the same port, and returns once it takes
+// connections.
+func (c *Cluster) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("timeout"))
+	defer cancel()
+	log, err := os.OpenFile(c.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open the server's log: %w", err)
+	}
+	defer log.Close()
+
+	command := exec.Command(c.Bin("postgres"), "-D", c.data())
+	command.Stdout, command.Stderr = log, log
+	c.prepare(command)
+	if c.server, err = spawn(command); err != nil {
+		c.server = nil
+		return fmt.Errorf("start the server: %w", err)
+	}
+	if err := c.awaitReady(ctx); err != nil {
+		return fmt.Errorf("start the server: %w; its log ends with:\n%s", err, c.logTail())
+	}
+	return nil
+}
+
+// awaitReady reads the server's own word in its pid file. A connection would
+// prove less: another server may have taken the port.
+func (c *Cluster) awaitReady(ctx context.Context) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for !c.ready() {
+		select {
+		case <-ticker.C:
+		case <-c.server.done:
+			return fmt.Errorf("it ended: %v", c.server.err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// ready reports whether line 8 of the pid file of this very server says so.
+func (c *Cluster) ready() bool {
+	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
+	if err != nil {
+		return false
+	}
+	lines := strings.Split(string(text), "\n")
+	return len(lines) >= 8 && lines[0] == strconv.Itoa(c.PID()) && strings.TrimSpace(lines[7]) == "ready"
+}
+
+// The modes of a stop, in Postgres's words: smart waits for all clients to
+// leave, fast disconnects them, immediate is a crash with notice.
+var stopSignals = map[string]syscall.Signal{
+	"smart": syscall.SIGTERM, "fast": syscall.SIGINT, "immediate": syscall.SIGQUIT,
+}
+
+// Stop stops the server in a mode of pg_ctl: smart, fast or immediate. It
+// returns once the server has ended, or with an error when it has not after 30
+// seconds. A stopped server may be stopped again.
+func (c *Cluster) Stop(mode string) error {
+	signal, known := stopSignals[mode]
+	if !known {
+		return fmt.Errorf("stop the server: no mode %q", mode)
+	}
+	if c.server == nil {
+		return nil
+	}
+	if err := c.server.signal(signal); err != nil {
+		return fmt.Errorf("stop the server: %w", err)
+	}
+	return c.awaitEnd()
+}
+
+func (c *Cluster) awaitEnd() error {
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.server.done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("stop the server: still running after %v", stopTimeout)
+	}
+}
+
+// Restart stops the server and starts it again on the same port.
+func (c *Cluster) Restart(mode string) error {
+	if err := c.Stop(mode); err != nil {
+		return err
+	}
+	return c.Start(context.Background())
+}
+
+// Kill ends the server and all its processes at once, as if they had crashed
+// together. It returns once the server has ended.
+func (c *Cluster) Kill() error {
+	if c.server == nil || !c.server.running() {
+		return nil
+	}
+	// Listed before the kill: afterwards they are nobody's children.
+	orphans := children(c.PID())
+	if err := c.server.signal(syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill the server: %w", err)
+	}
+	for _, pid := range orphans {
+		if child, err := os.FindProcess(pid); err == nil {
+			_ = child.Kill() // it may have noticed and ended
+		}
+	}
+	return c.awaitEnd()
+}
+
+// Close ends the server and removes the cluster's folder, unless the caller
+// named that.
+func (c *Cluster) Close() error {
+	err := c.Stop("immediate")
+	if err != nil {
+		err = errors.Join(err, c.Kill())
+	}
+	if c.keep || c.dir == "" {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(c.dir))
+}
+
+// URL is the connection string of a database, as superuser.
+func (c *Cluster) URL(database string) string {
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     url.User("postgres"),
+		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)),
+		Path:     "/" + database,
+		RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// Port is the TCP port on 127.0.0.1; it stays the same over restarts.
+func (c *Cluster) Port() int { return c.port }
+
+// Bin is the path of a program of this server's version, such as postgres. The
+// packaged servers have few of them: no psql, no pg_basebackup.
+func (c *Cluster) Bin(name string) string { return filepath.Join(c.bin, name) }
+
+// data is the data folder of the server.
+func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
+
+// LogFile is the path of the server's log.
+func (c *Cluster) LogFile() string { return filepath.Join(c.dir, "postgres.log") }
+
+// PID is the process id of the server, also after its end; 0 before the first
+// start.
+func (c *Cluster) PID() int {
+	if c.server == nil {
+		return 0
+	}
+	return c.server.command.Process.Pid
+}
+
+// logTail is the end of the server's log: enough to see why it does not start.
+func (c *Cluster) logTail() string {
+	text, err := os.ReadFile(c.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-2000):])
+}
+
+func (c *Cluster) logHas(text string) bool { return strings.Contains(c.logTail(), text) }

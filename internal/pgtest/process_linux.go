@@ -1,0 +1,61 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// account is the user and group that a server runs as.
+type account struct{ uid, gid int }
+
+// serverAccount is the account for servers if this process is root, and nil for
+// everybody else.
+func serverAccount() (*account, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		found, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, uidErr := strconv.Atoi(found.Uid)
+		gid, gidErr := strconv.Atoi(found.Gid)
+		if err := errors.Join(uidErr, gidErr); err != nil {
+			return nil, fmt.Errorf("look up user %s: %w", name, err)
+		}
+		return &account{uid: uid, gid: gid}, nil
+	}
+	return nil, errors.New("postgres refuses to run as root, and there is no user postgres or nobody")
+}
+
+// attributes make a child run as the account and end with this process:
+// SIGQUIT is Postgres's immediate shutdown, which takes its children along.
+func attributes(as *account) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
+	if as != nil {
+		attr.Credential = &syscall.Credential{Uid: uint32(as.uid), Gid: uint32(as.gid)}
+	}
+	return attr
+}
+
+// children lists the processes that a server has started. Each of them leads a
+// process group of its own, so a signal to the server's group misses them.
+func children(pid int) []int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(text)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
