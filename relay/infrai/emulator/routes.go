@@ -78,7 +78,7 @@ var routes = []*route{
 const discoveryPath = "/v1/discovery"
 
 // discoveryRoute tells what there is. Its answers have no envelope.
-var discoveryRoute = &route{id: "discovery", method: http.MethodGet, path: discoveryPath, open: true}
+var discoveryRoute = &route{id: "discovery", method: http.MethodGet, path: discoveryPath, open: true, serve: (*Server).discover}
 
 // findRoute returns the route of a path and the queue that the path names.
 func findRoute(path string) (r *route, name string) {
