@@ -1,0 +1,157 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/sethvargo/go-envconfig"
+
+	"github.com/outbox-relay/outbox-relay/cdc"
+	"github.com/outbox-relay/outbox-relay/internal/secret"
+	"github.com/outbox-relay/outbox-relay/relay"
+)
+
+// Config is everything that the environment says.
+type Config struct {
+	// DatabaseURL is the connection string of the database with the outbox, as
+	// a URL or as key=value pairs. The relay's own statements use it. A host
+	// that is not this machine needs TLS: sslmode=verify-full is the safe
+	// choice, require encrypts without checking who answers. What it leaves out
+	// is taken from libpq's PG* variables and from the password file. Options
+	// for connection pools (pool_max_conns and the like) are ignored.
+	DatabaseURL secret.Text `env:"DATABASE_URL"`
+	// ReplicationURL is the connection string for reading the WAL, if it is not
+	// DatabaseURL. It must lead to the server itself: most connection poolers
+	// cannot pass a replication connection on.
+	ReplicationURL secret.Text `env:"RELAY_REPLICATION_URL"`
+	// AllowInsecureTLS lets connection strings with sslmode=disable, allow or
+	// prefer (libpq's default) reach other machines. Everybody between the two
+	// machines can then read the messages.
+	AllowInsecureTLS bool `env:"RELAY_ALLOW_INSECURE_TLS, default=false"`
+	// Schema is the schema of the outbox, taken as it is, capital letters
+	// included.
+	Schema string `env:"RELAY_SCHEMA, default=outbox"`
+
+	Log   Log          `env:", prefix=RELAY_LOG_"`
+	CDC   cdc.Config   `env:", prefix=RELAY_"`
+	Relay relay.Config `env:", prefix=RELAY_"`
+
+	database, replication *pgx.ConnConfig
+	warnings              []string
+}
+
+// Part is a part of the settings. A verb asks for the parts that it uses.
+type Part string
+
+// The parts.
+const (
+	// Database is the connection to the database and the schema's name.
+	Database Part = "database"
+	// Replication is what reading the WAL needs; it includes Database.
+	Replication Part = "replication"
+	// Queue is what publishing needs.
+	Queue Part = "queue"
+)
+
+// Load reads the environment. The parts that are named must be complete and
+// right, all of them without a name; of the others only what is set must be
+// readable. Every other error than an [*Error] is a bug.
+func Load(ctx context.Context, environment envconfig.Lookuper, parts ...Part) (*Config, error) {
+	if len(parts) == 0 {
+		parts = []Part{Database, Replication, Queue}
+	}
+	c := new(Config)
+	var found problems
+	for _, v := range variables(c) {
+		found.add("", v.read(ctx, environment))
+	}
+	c.CDC.Schema = c.Schema
+	c.Relay.Schema, c.Relay.Slot = c.Schema, c.CDC.Slot
+
+	found.add("RELAY_LOG_", c.Log.Validate())
+	if slices.Contains(parts, Database) || slices.Contains(parts, Replication) {
+		found.add("", c.connectDatabase())
+	}
+	if slices.Contains(parts, Replication) {
+		found.add("", c.connectReplication())
+		found.add("RELAY_", c.CDC.Validate())
+		found.add("RELAY_", c.Relay.Validate())
+		found.add("", c.validateTrust())
+	}
+	return c, found.error()
+}
+
+// Database is how to connect to the database; the caller may change it. It is
+// nil unless the part was loaded.
+func (c *Config) Database() *pgx.ConnConfig { return copyOf(c.database) }
+
+// Replication is how to open the replication connection, without the parameter
+// that makes it one; the caller may change it. It is nil unless the part was
+// loaded.
+func (c *Config) Replication() *pgx.ConnConfig { return copyOf(c.replication) }
+
+// Warnings says what is allowed and looks wrong, one line each.
+func (c *Config) Warnings() []string { return slices.Clone(c.warnings) }
+
+func copyOf(c *pgx.ConnConfig) *pgx.ConnConfig {
+	if c == nil {
+		return nil
+	}
+	return c.Copy()
+}
+
+func (c *Config) connectDatabase() error {
+	var parseErr, schemaErr error
+	c.database, parseErr = c.connection("DATABASE_URL", c.DatabaseURL)
+	const most = 63 // bytes; Postgres cuts longer names off
+	if c.Schema == "" || len(c.Schema) > most || strings.ContainsRune(c.Schema, 0) {
+		schemaErr = fmt.Errorf("RELAY_SCHEMA is %q: want a name of 1 to %d bytes", c.Schema, most)
+	}
+	return errors.Join(parseErr, schemaErr)
+}
+
+func (c *Config) connectReplication() error {
+	variable, url := "RELAY_REPLICATION_URL", c.ReplicationURL
+	if !url.Set() {
+		variable, url = "DATABASE_URL", c.DatabaseURL
+	}
+	connection, err := c.connection(variable, url)
+	if err != nil {
+		return err
+	}
+	c.replication = connection
+	warning, err := checkPooler(variable, connection)
+	if warning != "" {
+		c.warnings = append(c.warnings, warning)
+	}
+	return err
+}
+
+// connection parses a connection string and checks that it is safe to use.
+func (c *Config) connection(variable string, url secret.Text) (*pgx.ConnConfig, error) {
+	if !url.Set() {
+		return nil, fmt.Errorf("%s is not set: want a connection string such as postgres://outbox_relay@db.example:5432/app?sslmode=verify-full", variable)
+	}
+	connection, err := parseConnection(url.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", variable, err)
+	}
+	if host := plaintextHost(connection); host != "" && !c.AllowInsecureTLS {
+		return nil, fmt.Errorf("%s lets a connection to %s go without TLS (sslmode is disable, allow or prefer, the default): "+
+			"add sslmode=verify-full, or set RELAY_ALLOW_INSECURE_TLS=true on a network that you trust", variable, host)
+	}
+	return connection, nil
+}
+
+// validateTrust compares two packages' settings: a relay that was cut off must
+// have stopped sending by the time the server gives its slot to another one.
+func (c *Config) validateTrust() error {
+	if c.Relay.TrustWindow < c.CDC.WALSenderTimeout {
+		return nil
+	}
+	return fmt.Errorf("RELAY_TRUST_WINDOW is %v: want less than RELAY_WAL_SENDER_TIMEOUT (%v)", c.Relay.TrustWindow, c.CDC.WALSenderTimeout)
+}

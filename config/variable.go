@@ -1,0 +1,111 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/sethvargo/go-envconfig"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/outbox-relay/outbox-relay/internal/secret"
+)
+
+// variable is one setting: a field of a Config struct with a name in the
+// environment.
+type variable struct {
+	name   string // with its prefix
+	prefix string
+	value  reflect.Value
+	field  reflect.StructField
+	owner  reflect.Type // the struct that has the field
+}
+
+// variables lists the settings of a struct and of the structs in it, in the
+// order of their fields. The rules are go-envconfig's: a tag without a name is a
+// group, whose prefix stands before the names in it.
+func variables(config any) []variable {
+	return appendVariables(nil, "", reflect.ValueOf(config).Elem())
+}
+
+func appendVariables(list []variable, prefix string, group reflect.Value) []variable {
+	for i := range group.NumField() {
+		field := group.Type().Field(i)
+		tag, ok := field.Tag.Lookup("env")
+		if !ok {
+			continue
+		}
+		name, options, _ := strings.Cut(tag, ",")
+		if name == "" {
+			_, inner, _ := strings.Cut(options, "prefix=")
+			list = appendVariables(list, prefix+inner, group.Field(i))
+			continue
+		}
+		list = append(list, variable{prefix + name, prefix, group.Field(i), field, group.Type()})
+	}
+	return list
+}
+
+// read sets the field from the environment, or else to its default. The field
+// is read alone, because go-envconfig stops at the first error of a struct.
+func (v variable) read(ctx context.Context, environment envconfig.Lookuper) error {
+	alone := reflect.New(reflect.StructOf([]reflect.StructField{
+		{Name: v.field.Name, Type: v.field.Type, Tag: v.field.Tag},
+	}))
+	err := envconfig.ProcessWith(ctx, &envconfig.Config{
+		Target:   alone.Interface(),
+		Lookuper: envconfig.PrefixLookuper(v.prefix, notEmpty{environment}),
+	})
+	v.value.Set(alone.Elem().Field(0))
+	if err == nil {
+		return nil
+	}
+	if v.secret() { // no text of it, and no cause that could quote it
+		return fmt.Errorf("%s cannot be read: want %s", v.name, v.kind())
+	}
+	seen, _ := environment.Lookup(v.name)
+	return fmt.Errorf("%s is %q: want %s", v.name, seen, v.kind())
+}
+
+func (v variable) secret() bool { return v.field.Type == reflect.TypeFor[secret.Text]() }
+
+// fallback is the default in the field's tag.
+func (v variable) fallback() string {
+	_, fallback, _ := strings.Cut(v.field.Tag.Get("env"), "default=")
+	return fallback
+}
+
+// kind says what the variable's value looks like.
+func (v variable) kind() string {
+	switch v.field.Type {
+	case reflect.TypeFor[time.Duration]():
+		return "a duration such as 500ms, 10s or 5m"
+	case reflect.TypeFor[secret.Text]():
+		return "text, secret"
+	case reflect.TypeFor[zapcore.Level]():
+		return "debug, info, warn or error"
+	}
+	switch v.field.Type.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint32, reflect.Uint64:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Slice, reflect.Map:
+		return "a list with commas"
+	}
+	return "text"
+}
+
+// notEmpty takes an empty variable for one that is not set, as people mean it
+// who write NAME= or NAME=${OTHER} in an env file.
+type notEmpty struct{ environment envconfig.Lookuper }
+
+// Lookup implements envconfig.Lookuper.
+func (l notEmpty) Lookup(name string) (string, bool) {
+	value, ok := l.environment.Lookup(name)
+	return value, ok && value != ""
+}
