@@ -1,0 +1,176 @@
+package config
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+//go:generate go test . -run ^TestPage$ -update
+
+var update = flag.Bool("update", false, "write docs/configuration.md instead of comparing it")
+
+const (
+	page   = "../docs/configuration.md"
+	module = "github.com/outbox-relay/outbox-relay"
+)
+
+// TestPage compares docs/configuration.md with the structs that it describes.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	want := writePage(t)
+	if *update {
+		if err := os.WriteFile(page, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("docs/configuration.md is not what the code says; make generate writes it (-code +page):\n%s", diff)
+	}
+}
+
+const intro = `# Configuration
+
+<!-- Generated from the Config structs; change their comments, then run: make generate -->
+
+All settings are environment variables; there is no file and no flag for them. ` + "`outbox-relay`" + ` reads them once, at its
+start, and reports everything that is wrong at once, with the variable's name (exit code 2). Only two are needed:
+` + "`DATABASE_URL` and an API key" + `.
+
+- A variable that is set but empty counts as not set.
+- Durations are written as ` + "`500ms`, `10s`, `5m`, `24h`" + `.
+- Secrets are never printed, also not when they cannot be parsed.
+- A variable that begins with ` + "`RELAY_`" + ` and is none of these is reported in the log, with the nearest name.
+- Connection strings understand what libpq's do, with libpq's ` + "`PG*`" + ` variables and its password file for what they leave
+  out. TLS is required to any other machine, see ` + "`RELAY_ALLOW_INSECURE_TLS`" + `.
+`
+
+// sections are the parts of the page, by the package that owns the struct.
+var sections = map[string]string{
+	"config.Config": "Connections",
+	"config.Log":    "Log",
+	"cdc.Config":    "Reading the WAL",
+	"relay.Config":  "Dispatching",
+	"infrai.Config": "The Infrai queue",
+}
+
+func writePage(t *testing.T) []byte {
+	var b bytes.Buffer
+	b.WriteString(intro)
+	var owner reflect.Type
+	list := variables(new(Config))
+	slices.SortStableFunc(list, func(a, b variable) int { return order(list, a) - order(list, b) })
+	for _, v := range list {
+		if v.owner != owner {
+			owner = v.owner
+			title, ok := sections[owner.String()]
+			if !ok {
+				t.Errorf("%s has no section on the page", owner)
+			}
+			fmt.Fprintf(&b, "\n## %s\n\n| variable | default | value | what it does |\n| --- | --- | --- | --- |\n", title)
+		}
+		fallback := "none"
+		if text := v.fallback(); text != "" {
+			fallback = "`" + text + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.name, fallback, shortKind(v), comment(t, list, v))
+	}
+	return b.Bytes()
+}
+
+// order keeps the variables of one struct together, in the order in which the
+// structs come.
+func order(list []variable, v variable) int {
+	return slices.IndexFunc(list, func(other variable) bool { return other.owner == v.owner })
+}
+
+func shortKind(v variable) string {
+	kind, _, _ := strings.Cut(v.kind(), " such as")
+	switch {
+	case strings.HasSuffix(v.name, "_BYTES"):
+		kind += ", bytes"
+	case v.secret():
+		kind = "secret text"
+	}
+	return strings.TrimPrefix(kind, "a ")
+}
+
+var link = regexp.MustCompile(`\[([A-Za-z.*]+)\]`)
+
+// comment is the doc comment of the variable's field in its source file, with
+// variables in the place of the fields' names.
+func comment(t *testing.T, list []variable, v variable) string {
+	t.Helper()
+	text := fieldComment(t, v.owner, v.field.Name)
+	if text == "" {
+		t.Errorf("%s.%s has no comment", v.owner, v.field.Name)
+	}
+	text = link.ReplaceAllString(strings.Join(strings.Fields(text), " "), "$1")
+	for _, other := range list {
+		if other.owner == v.owner {
+			text = regexp.MustCompile(`\b`+other.field.Name+`\b`).ReplaceAllString(text, "`"+other.name+"`")
+		}
+	}
+	return strings.ReplaceAll(withoutSubject(text, v.name), "|", `\|`)
+}
+
+// withoutSubject turns "NAME is the ..." into "The ...": the row names the
+// variable already.
+func withoutSubject(text, name string) string {
+	rest, ok := strings.CutPrefix(text, "`"+name+"` ")
+	if !ok || strings.HasPrefix(rest, "and ") {
+		return text
+	}
+	rest = strings.TrimPrefix(rest, "is ")
+	return strings.ToUpper(rest[:1]) + rest[1:]
+}
+
+// fieldComment parses the source of the struct. A field that stands right below
+// another one without a comment of its own shares the other's.
+func fieldComment(t *testing.T, owner reflect.Type, field string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", strings.TrimPrefix(owner.PkgPath(), module), "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := ""
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != owner.Name() || strings.HasSuffix(name, "_test.go") {
+				return true
+			}
+			doc := ""
+			for _, f := range spec.Type.(*ast.StructType).Fields.List {
+				if f.Doc != nil {
+					doc = f.Doc.Text()
+				}
+				if slices.ContainsFunc(f.Names, func(n *ast.Ident) bool { return n.Name == field }) {
+					found = doc
+				}
+			}
+			return false
+		})
+	}
+	return found
+}
