@@ -12,8 +12,8 @@ type Log struct {
 	// debug there are several lines for each batch of messages. Payloads are
 	// not logged at any level.
 	Level zapcore.Level `env:"LEVEL, default=info"`
-	// Format is json (one object a line, for machines), console (for people) or
-	// auto, which is console on a terminal and json elsewhere.
+	// Format is what a line looks like: json (one object, for machines), console
+	// (for people) or auto, which is console on a terminal and json elsewhere.
 	Format string `env:"FORMAT, default=auto"`
 }
 

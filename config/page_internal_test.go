@@ -50,8 +50,8 @@ const intro = `# Configuration
 <!-- Generated from the Config structs; change their comments, then run: make generate -->
 
 All settings are environment variables; there is no file and no flag for them. ` + "`outbox-relay`" + ` reads them once, at its
-start, and reports everything that is wrong at once, with the variable's name (exit code 2). Only two are needed:
-` + "`DATABASE_URL` and an API key" + `.
+start, and reports everything that is wrong at once, with the variable's name (exit code 2). Two have no default and are
+needed: ` + "`DATABASE_URL`" + ` and the API key, ` + "`INFRAI_API_KEY`" + ` or ` + "`INFRAI_API_KEY_FILE`" + `.
 
 - A variable that is set but empty counts as not set.
 - Durations are written as ` + "`500ms`, `10s`, `5m`, `24h`" + `.
