@@ -97,7 +97,7 @@ func describe(text string) string {
 		show("host", host, plainHosts)
 		show("database", database, plainName)
 	} else {
-		for _, pair := range strings.Fields(beforePassword(text)) {
+		for pair := range strings.FieldsSeq(beforePassword(text)) {
 			switch name, value, _ := strings.Cut(pair, "="); name {
 			case "host", "port", "user", "dbname":
 				show(name, value, plainHosts)

@@ -93,7 +93,7 @@ func TestEnqueue_KeepsTheOrderOfTheCall(t *testing.T) {
 }
 
 // countQueries is a tracer that counts what goes to the server.
-type countQueries struct{ queries, batches atomic.Int32 }
+type countQueries struct{ queries atomic.Int32 }
 
 func (c *countQueries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	c.queries.Add(1)

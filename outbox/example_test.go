@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -121,8 +122,7 @@ func ExampleEnqueue_again() {
 // the transaction is not lost.
 func ExampleLimitError() {
 	err := outbox.Message{Key: "order 1041", Queue: "orders", Payload: order{}}.Validate()
-	var limit *outbox.LimitError
-	if errors.As(err, &limit) {
+	if limit, ok := errors.AsType[*outbox.LimitError](err); ok {
 		fmt.Println(limit.Field, "is", limit.Got)
 	}
 	fmt.Println(err)
@@ -160,8 +160,8 @@ func (t *exampleT) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a
 func (t *exampleT) Failed() bool                   { return false }
 
 func (t *exampleT) done() {
-	for i := len(t.cleanups) - 1; i >= 0; i-- {
-		t.cleanups[i]()
+	for _, cleanup := range slices.Backward(t.cleanups) {
+		cleanup()
 	}
 }
 

@@ -21,7 +21,6 @@ type columns struct {
 	key, queue, payload    string
 	orderingKey, headers   *string
 	delaySeconds, priority *int64
-	deliverAt              *string
 }
 
 // TestLimits_GoAndSQLAgree puts each edge value into a message and into a plain
