@@ -1,0 +1,77 @@
+package cdc
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+)
+
+// examine looks at all that must be right for messages to come: the server, the
+// way of the relay's other SQL to it, the table and the publication. conn leads
+// straight to the server.
+func (s *Source) examine(ctx context.Context, conn *pgx.Conn) (server, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	server, err := inspectServer(ctx, conn)
+	if err != nil {
+		return server, err
+	}
+	if err := server.requireLogical(); err != nil {
+		return server, err
+	}
+	if err := s.examineDatabase(ctx, server); err != nil {
+		return server, err
+	}
+	return server, s.examinePublication(ctx, conn)
+}
+
+// examineDatabase makes sure that the relay's other SQL reaches the same
+// primary, and sees the messages there.
+func (s *Source) examineDatabase(ctx context.Context, expected server) error {
+	conn, err := s.connect(ctx, "database", s.database)
+	if err != nil {
+		return err
+	}
+	defer hangUp(conn)
+	there, err := inspectServer(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if !there.sameAs(expected.identity) {
+		return fmt.Errorf("%w: SQL to %s, replication to %s", errServersDiffer, there.identity, expected.identity)
+	}
+	return requireVisible(ctx, conn, s.config.Schema)
+}
+
+func (s *Source) examinePublication(ctx context.Context, conn *pgx.Conn) error {
+	found, err := inspectPublication(ctx, conn, s.config.Publication, s.config.Schema)
+	if err != nil {
+		return err
+	}
+	if err := found.check(s.config.Publication, s.config.Schema); err != nil {
+		return err
+	}
+	doubts := strings.Join(found.doubts(s.config.Publication), "; ")
+	if doubts != s.doubts && doubts != "" {
+		s.log.Warn("publication is not as it should be", zap.String(fieldReason, doubts))
+	}
+	s.doubts = doubts
+	return nil
+}
+
+// examineSlot says when the server is about to throw away WAL that the slot
+// needs.
+func (s *Source) examineSlot(ctx context.Context, conn *pgx.Conn) error {
+	found, err := s.inspectSlot(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if found.walStatus == "unreserved" {
+		return fmt.Errorf("slot %q will be lost at the next checkpoint: it keeps %d bytes of WAL, more than max_slot_wal_keep_size allows",
+			s.config.Slot, found.retained)
+	}
+	return nil
+}

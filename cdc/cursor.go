@@ -1,0 +1,70 @@
+package cdc
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// cursor reads a message of the server from front to back. Reading past the
+// end sets short and gives zeros from there on, so that the length needs to be
+// asked about once and not at every field. It never allocates.
+type cursor struct {
+	rest  []byte
+	short bool
+}
+
+// take is the next n bytes, which belong to the message.
+func (c *cursor) take(n int) []byte {
+	if n < 0 || n > len(c.rest) {
+		c.rest, c.short = nil, true
+		return nil
+	}
+	b := c.rest[:n:n]
+	c.rest = c.rest[n:]
+	return b
+}
+
+func (c *cursor) byte() byte {
+	if b := c.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (c *cursor) uint16() uint16 {
+	if b := c.take(2); b != nil {
+		return binary.BigEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (c *cursor) uint32() uint32 {
+	if b := c.take(4); b != nil {
+		return binary.BigEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (c *cursor) lsn() lsn {
+	if b := c.take(8); b != nil {
+		return lsn(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+// value is a length and that many bytes.
+func (c *cursor) value() []byte {
+	return c.take(int(int32(c.uint32())))
+}
+
+// name is the text up to a zero byte.
+func (c *cursor) name() []byte {
+	end := bytes.IndexByte(c.rest, 0)
+	if end < 0 {
+		c.rest, c.short = nil, true
+		return nil
+	}
+	text := c.take(end)
+	c.take(1)
+	return text
+}

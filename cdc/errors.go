@@ -1,0 +1,227 @@
+package cdc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What only a person can cure. An [OperatorError] wraps one of these.
+var (
+	// ErrServer: the server is not set up for logical replication, or is not
+	// one that can be replicated from.
+	ErrServer = errors.New("server not ready for logical replication")
+	// ErrPrivilege: the role may not connect, replicate or look.
+	ErrPrivilege = errors.New("missing privilege")
+	// ErrPooler: a connection pooler stands where the server should be.
+	ErrPooler = errors.New("connection pooler in the way")
+	// ErrTable: the table of messages is missing or cannot be replicated.
+	ErrTable = errors.New("table not fit for replication")
+	// ErrPublication: the publication is missing or does not publish what is
+	// inserted into the table.
+	ErrPublication = errors.New("publication not fit")
+	// ErrSlotForeign: a slot of this name exists for another use.
+	ErrSlotForeign = errors.New("slot in use for something else")
+	// ErrSlotLost: the server has thrown away WAL that the slot needed.
+	ErrSlotLost = errors.New("slot lost")
+)
+
+// ErrClosed is what [Source.Next] returns without an open session.
+var ErrClosed = errors.New("no open session")
+
+// How a session can end by itself. Opening the next one is the cure.
+var (
+	errMalformed      = errors.New("malformed message of the stream")
+	errSilent         = errors.New("server is silent")
+	errSlotTaken      = errors.New("slot is no longer held by this session")
+	errServerStopping = errors.New("server wants to stop")
+	errStreamEnded    = errors.New("server ended the stream")
+)
+
+// Why a session cannot be opened at the moment.
+var (
+	errNotPrimary    = errors.New("server is in recovery")
+	errReadOnly      = errors.New("session is read-only")
+	errServersDiffer = errors.New("the SQL and the replication connection lead to different servers")
+	errSlotBusy      = errors.New("slot is held by another session")
+)
+
+// OperatorError is an error that lasts until a person acts.
+type OperatorError struct {
+	kind error  // one of the sentinels
+	text string // what is wrong, with the names and values seen
+	hint string // what to do, with a command
+	err  error  // the cause, may be nil
+}
+
+// Error implements error.
+func (e *OperatorError) Error() string {
+	if e.err != nil {
+		return e.text + ": " + e.err.Error()
+	}
+	return e.text
+}
+
+// Hint is a sentence that says what to do.
+func (e *OperatorError) Hint() string { return e.hint }
+
+// Unwrap returns the sentinel and the cause.
+func (e *OperatorError) Unwrap() []error {
+	if e.err != nil {
+		return []error{e.kind, e.err}
+	}
+	return []error{e.kind}
+}
+
+// ColumnError ends the stream before a message that the relay cannot read,
+// because a column of its table is not what it has to be. The slot stays there.
+type ColumnError struct {
+	Schema, Table, Column string
+	// Trouble is what is wrong with the column, such as "is missing".
+	Trouble string
+}
+
+// Error implements error.
+func (e *ColumnError) Error() string {
+	return fmt.Sprintf("column %q of %s.%s %s", e.Column, e.Schema, e.Table, e.Trouble)
+}
+
+// Hint is a sentence that says what to do.
+func (e *ColumnError) Hint() string {
+	return "the WAL keeps such rows as they were written: give the table its column back, then drop the slot with " +
+		"pg_drop_replication_slot; the relay makes a new one and takes the messages from the table"
+}
+
+// GapError ends the stream where the publication did not exist when a message
+// was written. The slot cannot get past this place.
+type GapError struct {
+	Publication string
+	// Position is near where the stream ended, as a pg_lsn.
+	Position string
+	err      error
+}
+
+// Error implements error.
+func (e *GapError) Error() string {
+	return fmt.Sprintf("publication %q did not exist at %s: %v", e.Publication, e.Position, e.err)
+}
+
+// Hint is a sentence that says what to do.
+func (e *GapError) Hint() string {
+	return "drop the slot with pg_drop_replication_slot; the relay makes a new one and takes the messages from the table"
+}
+
+// Unwrap returns the server's error.
+func (e *GapError) Unwrap() error { return e.err }
+
+// remedy is what happens next after an error.
+type remedy int
+
+const (
+	// retry: it passes by itself; try again with growing waits.
+	retry remedy = iota
+	// retrySlowly: it passes when somebody acts, and trying costs the server
+	// something; try again at long intervals.
+	retrySlowly
+	// askOperator is retrySlowly, but a process that has just started returns
+	// the error instead: it is more likely its settings than an accident.
+	askOperator
+	// standBy: another relay has the slot. Not an error.
+	standBy
+	// pause: the server wants to stop; leave it alone for a moment.
+	pause
+)
+
+// remedyFor decides what happens next.
+func remedyFor(err error) remedy {
+	var operator *OperatorError
+	var column *ColumnError
+	var gap *GapError
+	switch {
+	case errors.Is(err, errSlotBusy):
+		return standBy
+	case errors.Is(err, errServerStopping):
+		return pause
+	case errors.As(err, &operator):
+		return askOperator
+	case errors.As(err, &column), errors.As(err, &gap), sqlState(err) == codeAllSlotsUsed:
+		return retrySlowly
+	default:
+		return retry
+	}
+}
+
+// hintOf returns the hint of an error, or nothing.
+func hintOf(err error) string {
+	var hinted interface{ Hint() string }
+	if errors.As(err, &hinted) {
+		return hinted.Hint()
+	}
+	return ""
+}
+
+// The SQLSTATEs on which a decision hangs.
+const (
+	codeProtocolViolation   = "08P01"
+	codeAuthorization       = "28000"
+	codePassword            = "28P01"
+	codeNoDatabase          = "3D000"
+	codePrivilege           = "42501"
+	codeSyntax              = "42601"
+	codeUndefinedObject     = "42704"
+	codeDuplicateObject     = "42710"
+	codeAllSlotsUsed        = "53400"
+	codeObjectNotReady      = "55000"
+	codeInUse               = "55006"
+	codeQueryCanceled       = "57014"
+	codeCannotConnectNow    = "57P03"
+	poolerRefusesParameters = "unsupported startup parameter"
+)
+
+func sqlState(err error) string {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return pgErr.Code
+	}
+	return ""
+}
+
+// connectError names what was to be connected. Its text is one line: pgx
+// writes one line for each address that it tried.
+type connectError struct {
+	what string
+	err  error
+}
+
+func (e *connectError) Error() string {
+	return "connect " + e.what + ": " + strings.Join(strings.Fields(e.err.Error()), " ")
+}
+
+func (e *connectError) Unwrap() error { return e.err }
+
+// explainConnect gives the refusals that a person must cure their hint.
+func explainConnect(what string, err error) error {
+	err = &connectError{what, err}
+	operator := func(kind error, hint string) error {
+		return &OperatorError{kind: kind, text: kind.Error(), hint: hint, err: err}
+	}
+	switch sqlState(err) {
+	case codePrivilege:
+		return operator(ErrPrivilege, "let the role replicate: alter role <role> replication; on RDS: grant rds_replication to <role>; "+
+			"and let it connect: grant connect on database <database> to <role>")
+	case codeAuthorization:
+		return operator(ErrPrivilege, "add a line for this role, database and host to pg_hba.conf; logical replication goes by the name of "+
+			"the database, not by the word replication")
+	case codePassword:
+		return operator(ErrPrivilege, "check the password of the role")
+	case codeNoDatabase:
+		return operator(ErrServer, "check the name of the database")
+	case codeProtocolViolation:
+		if strings.Contains(err.Error(), poolerRefusesParameters) {
+			return operator(ErrPooler, "this looks like a connection pooler; give the relay a direct address for replication")
+		}
+	}
+	return err
+}

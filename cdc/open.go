@@ -1,0 +1,332 @@
+package cdc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+)
+
+// Open takes the stream. It waits while another relay has the slot, and tries
+// again while the server cannot be reached. It returns nil once messages can be
+// read, or ctx's error.
+//
+// What only a person can cure, an [OperatorError], it returns at the first time:
+// then it is most likely a setting. A process that had a session before keeps
+// trying instead, at long intervals, so that the cure needs no restart.
+func (s *Source) Open(ctx context.Context) error {
+	if err := s.leaveLast(ctx); err != nil {
+		return err
+	}
+	s.state.Store(int32(Connecting))
+	for {
+		err := s.attempt(ctx)
+		if err == nil {
+			s.noted = ""
+			return nil
+		}
+		if ctx.Err() != nil {
+			s.state.Store(int32(Closed))
+			return ctx.Err()
+		}
+		s.setProblem(err)
+		next := remedyFor(err)
+		if next == askOperator && s.current.Load() == nil {
+			s.state.Store(int32(Closed))
+			return err
+		}
+		if err := s.rest(ctx, "stream cannot be opened, will be tried again", next, err); err != nil {
+			s.state.Store(int32(Closed))
+			return err
+		}
+	}
+}
+
+// leaveLast waits for the end of the last session, and then for as long as the
+// way in which it ended asks for: an error that comes back with every session
+// must not become a busy loop.
+func (s *Source) leaveLast(ctx context.Context) error {
+	last := s.current.Load()
+	if last == nil {
+		return nil
+	}
+	if !last.over() {
+		return errOpen
+	}
+	last.tasks.Wait()
+	if last.moved(s.config.RetryMax) {
+		s.retries.reset()
+	}
+	next := remedyFor(last.err)
+	if errors.Is(last.err, ErrClosed) || next == retry && last.moved(s.config.RetryMax) {
+		return nil
+	}
+	s.setProblem(last.err)
+	return s.rest(ctx, "stream ended, will be opened again", next, last.err)
+}
+
+// rest waits before the next attempt. It writes one line for each change of the
+// trouble, however long that lasts.
+func (s *Source) rest(ctx context.Context, what string, next remedy, trouble error) error {
+	wait := s.waitFor(next)
+	if text := trouble.Error(); next != standBy && text != s.noted {
+		s.noted = text
+		write := s.log.Warn
+		if next == askOperator || next == retrySlowly {
+			write = s.log.Error
+		}
+		write(what, zap.Error(trouble), zap.String(fieldHint, hintOf(trouble)), zap.Duration(fieldWait, wait))
+	}
+	return sleep(ctx, wait)
+}
+
+func (s *Source) waitFor(next remedy) time.Duration {
+	switch next {
+	case standBy:
+		return around(s.config.StandbyInterval, 0.5)
+	case pause:
+		return around(s.config.ShutdownPause, 0.1)
+	case retrySlowly, askOperator:
+		return around(s.config.OperatorRetry, 0.1)
+	default:
+		return s.retries.next()
+	}
+}
+
+// attempt tries once to take the stream. While another relay has it, it waits.
+func (s *Source) attempt(ctx context.Context) error {
+	conn, err := s.connect(ctx, "for checks", s.direct)
+	if err != nil {
+		return err
+	}
+	session, err := s.takeSlot(ctx, conn)
+	if err != nil {
+		hangUp(conn)
+		return err
+	}
+	s.launch(session, conn)
+	return nil
+}
+
+// takeSlot looks at everything that must be right, and then takes the slot. The
+// order matters: nothing is made on a server that cannot work, and the
+// publication is there before the slot, which otherwise would never get past
+// the messages in between.
+func (s *Source) takeSlot(ctx context.Context, conn *pgx.Conn) (*session, error) {
+	server, err := s.awaitSlot(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	wire, here, err := s.dialSame(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	session, err := s.beginSession(ctx, conn, server, wire, here)
+	if err != nil {
+		wire.close()
+		return nil, err
+	}
+	return session, nil
+}
+
+// awaitSlot examines the server and stands by while another session has the
+// slot. After that it examines again: much may have changed meanwhile.
+func (s *Source) awaitSlot(ctx context.Context, conn *pgx.Conn) (server, error) {
+	for {
+		server, err := s.examine(ctx, conn)
+		if err != nil {
+			return server, err
+		}
+		waited, err := s.standBy(ctx, conn, server.database)
+		if err != nil || !waited {
+			return server, err
+		}
+	}
+}
+
+// dialSame opens the replication connection and makes sure that it leads to the
+// server that was examined. An old primary may well go on after a failover.
+func (s *Source) dialSame(ctx context.Context, server server) (*wire, identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	wire, err := dial(ctx, s.replication)
+	if err != nil {
+		return nil, identity{}, err
+	}
+	here, err := wire.identify(ctx)
+	if err == nil && !here.sameAs(server.identity) {
+		err = fmt.Errorf("%w: SQL to %s, replication to %s", errServersDiffer, server.identity, here)
+	}
+	if err != nil {
+		wire.close()
+		return nil, identity{}, err
+	}
+	return wire, here, nil
+}
+
+// beginSession starts the stream.
+func (s *Source) beginSession(ctx context.Context, conn *pgx.Conn, server server, wire *wire, here identity) (*session, error) {
+	if err := s.ensureSlot(ctx, conn, server); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	asked := time.Now()
+	if err := wire.start(ctx, s.config.Slot, s.config.Publication); err != nil {
+		if sqlState(err) == codeInUse {
+			return nil, fmt.Errorf("%w: %w", errSlotBusy, err)
+		}
+		return nil, err
+	}
+	session := &session{
+		wire: wire, created: s.created, server: here, pid: here.pid, begun: asked,
+		out: make(chan batch), stop: make(chan context.Context, 1), lost: make(chan error, 1),
+		checkSoon: make(chan struct{}, 1), done: make(chan struct{}), stats: &s.stats,
+	}
+	session.word.held(asked)
+	lease, err := session.askLease(ctx, conn, s.config.Slot)
+	if err != nil {
+		return nil, err
+	}
+	// Only now, with the slot in hand, nobody else can move it or read on.
+	session.start = lease.confirmed
+	session.confirmed.Store(uint64(lease.confirmed))
+	session.replayUntil(lease.written)
+	return session, nil
+}
+
+// ensureSlot makes the slot if it is missing.
+func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) error {
+	found, err := s.inspectSlot(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if err := found.requireOurs(s.config.Slot, server.database); err != nil {
+		return err
+	}
+	if found.exists && !found.lost() {
+		return nil
+	}
+	if found.lost() {
+		if err := s.giveUpSlot(ctx, conn, found); err != nil {
+			return err
+		}
+	}
+	begun := time.Now()
+	s.log.Info("making the slot")
+	created, err := createSlot(ctx, conn, s.config.Slot, server.version, s.config.SlotTimeout, s.log)
+	if err != nil || !created {
+		return err
+	}
+	s.created = true
+	s.log.Info("slot created", zap.Duration(fieldElapsed, time.Since(begun)))
+	return nil
+}
+
+// giveUpSlot drops a lost slot, if the operator leaves that to the relay.
+func (s *Source) giveUpSlot(ctx context.Context, conn *pgx.Conn, found slot) error {
+	lost := found.lostError(s.config.Slot)
+	if s.config.SlotLost != SlotLostRecreate {
+		return lost
+	}
+	s.log.Error("slot lost, a new one takes its place", zap.Error(lost), zap.String(fieldReason, found.reason))
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	return dropLostSlot(ctx, conn, s.config.Slot)
+}
+
+// launch starts the goroutines of the session. They outlive Open; the end of
+// the owner ends the other, and Close waits for both.
+func (s *Source) launch(session *session, conn *pgx.Conn) {
+	s.created = false
+	s.setProblem(nil)
+	s.stats.sessions.Add(1)
+	owner := &stream{
+		session: session, config: s.config, log: s.log,
+		decoder: newDecoder(s.config.Schema), position: session.start,
+		tracker: tracker{confirmed: session.start},
+	}
+	watching, stop := context.WithCancel(context.Background())
+	watch := &watch{Source: s, session: session, conn: conn}
+	session.tasks.Go(func() {
+		session.err = owner.run()
+		session.inbox.close()
+		session.wire.close()
+		close(session.done)
+		stop()
+	})
+	session.tasks.Go(func() { watch.run(watching) })
+
+	s.current.Store(session)
+	s.state.Store(int32(Streaming))
+	s.log.Info("slot acquired",
+		zap.Stringer(fieldLSN, session.start), zap.Bool(fieldCreated, session.created), zap.String(fieldPID, session.pid),
+		zap.String(fieldSystem, session.server.system), zap.Int32(fieldTimeline, session.server.timeline))
+}
+
+// standBy waits while another session has the slot, and reports whether it had
+// to. It looks at the slot by SQL: a try to take it would leave an error in the
+// server's log each time.
+func (s *Source) standBy(ctx context.Context, conn *pgx.Conn, database string) (waited bool, err error) {
+	known := ""
+	for {
+		found, err := s.inspectSlot(ctx, conn)
+		if err != nil {
+			return waited, err
+		}
+		if err := found.requireOurs(s.config.Slot, database); err != nil {
+			return waited, err
+		}
+		if found.holder == "" || found.lost() {
+			s.state.Store(int32(Connecting))
+			return waited, nil
+		}
+		if found.holder != known {
+			known = found.holder
+			s.state.Store(int32(Standby))
+			s.setProblem(nil)
+			s.logHolder(ctx, conn, known)
+		}
+		waited = true
+		if err := sleep(ctx, s.waitFor(standBy)); err != nil {
+			return waited, err
+		}
+	}
+}
+
+func (s *Source) logHolder(ctx context.Context, conn *pgx.Conn, pid string) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	who, err := inspectHolder(ctx, conn, pid)
+	if err != nil {
+		s.log.Debug("holder of the slot cannot be named", zap.Error(err))
+	}
+	s.log.Info("slot is held by another session, standing by", who.fields()...)
+}
+
+func (s *Source) inspectSlot(ctx context.Context, conn *pgx.Conn) (slot, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	return inspectSlot(ctx, conn, s.config.Slot)
+}
+
+// connect opens an SQL connection.
+func (s *Source) connect(ctx context.Context, what string, config *pgx.ConnConfig) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, explainConnect(what, err)
+	}
+	return conn, nil
+}
+
+// hangUp closes an SQL connection; nothing depends on how well that goes.
+func hangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}

@@ -1,0 +1,149 @@
+package cdc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// publication is what the catalog says about our publication and the table.
+type publication struct {
+	exists     bool
+	allTables  bool
+	inserts    bool
+	more       bool // also updates, deletes or truncates
+	viaRoot    bool
+	tableKind  string // relkind; empty if there is no such table
+	unlogged   bool
+	contains   bool     // the table, by its own name
+	filter     string   // the row filter
+	columns    []string // what is published of each row; nil where servers have no column lists
+	allColumns bool
+}
+
+// selectPublication reads the catalog; it takes no lock beyond that of reading
+// it. Row filters and column lists exist from version 15 on, hence the JSON.
+const selectPublication = `
+	select p.pubname is not null, coalesce(p.puballtables, false), coalesce(p.pubinsert, false),
+	       coalesce(p.pubupdate or p.pubdelete or p.pubtruncate, false), coalesce(p.pubviaroot, false),
+	       coalesce(c.relkind::text, ''), coalesce(c.relpersistence <> 'p', false),
+	       t.pubname is not null,
+	       coalesce(pg_catalog.to_jsonb(t) ->> 'rowfilter', ''),
+	       case when pg_catalog.to_jsonb(t) -> 'attnames' is null then null
+	            else array(select pg_catalog.jsonb_array_elements_text(pg_catalog.to_jsonb(t) -> 'attnames')) end
+	from (values (1)) one
+	left join pg_catalog.pg_publication p on p.pubname = $1
+	left join pg_catalog.pg_namespace n on n.nspname = $2
+	left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = $3
+	left join pg_catalog.pg_publication_tables t
+	       on t.pubname = $1 and t.schemaname = $2 and t.tablename = $3`
+
+func inspectPublication(ctx context.Context, conn *pgx.Conn, name, schema string) (publication, error) {
+	var p publication
+	err := conn.QueryRow(ctx, selectPublication, name, schema, tableName).Scan(
+		&p.exists, &p.allTables, &p.inserts, &p.more, &p.viaRoot, &p.tableKind, &p.unlogged, &p.contains, &p.filter, &p.columns)
+	if err != nil {
+		return publication{}, fmt.Errorf("inspect publication %q: %w", name, err)
+	}
+	return p, nil
+}
+
+// check returns what keeps messages from being published, all at once, each
+// with the statement that cures it.
+func (p publication) check(name, schema string) error {
+	table := pgx.Identifier{schema, tableName}.Sanitize()
+	quoted := pgx.Identifier{name}.Sanitize()
+	unfit := func(kind error, text, hint string) error {
+		return &OperatorError{kind: kind, text: text, hint: hint}
+	}
+	switch {
+	case p.tableKind == "":
+		return unfit(ErrTable, fmt.Sprintf("table %s does not exist", table), "run: outbox-relay migrate")
+	case p.tableKind != "r" && p.tableKind != "p":
+		return unfit(ErrTable, fmt.Sprintf("%s is not a table", table), "run: outbox-relay migrate")
+	case !p.exists:
+		return unfit(ErrPublication, fmt.Sprintf("publication %q does not exist", name),
+			fmt.Sprintf("create publication %s for table %s with (publish = 'insert')", quoted, table))
+	}
+	var problems []error
+	if p.unlogged {
+		problems = append(problems, unfit(ErrTable, fmt.Sprintf("table %s is not logged: nothing of it reaches the WAL", table),
+			fmt.Sprintf("alter table %s set logged", table)))
+	}
+	if !p.inserts {
+		problems = append(problems, unfit(ErrPublication, fmt.Sprintf("publication %q lacks inserts of %s", name, table),
+			fmt.Sprintf("alter publication %s set (publish = 'insert')", quoted)))
+	}
+	if p.tableKind == "p" && !p.viaRoot {
+		problems = append(problems, unfit(ErrPublication, fmt.Sprintf("publication %q names the partitions of %s, not the table", name, table),
+			fmt.Sprintf("alter publication %s set (publish_via_partition_root = true)", quoted)))
+	} else if !p.contains {
+		problems = append(problems, unfit(ErrPublication, fmt.Sprintf("publication %q lacks inserts of %s", name, table),
+			fmt.Sprintf("alter publication %s add table %s", quoted, table)))
+	}
+	if lacking := p.lacking(needed); len(lacking) > 0 {
+		problems = append(problems, unfit(ErrPublication,
+			fmt.Sprintf("publication %q leaves out column %s of %s", name, strings.Join(lacking, ", "), table),
+			fmt.Sprintf("alter publication %s set table %s", quoted, table)))
+	}
+	return joinOperator(problems)
+}
+
+// lacking are the names of the given columns that the publication leaves out.
+func (p publication) lacking(columns []column) []string {
+	if !p.contains || p.columns == nil {
+		return nil
+	}
+	var names []string
+	for _, c := range columns {
+		if !slices.Contains(p.columns, columnNames[c]) {
+			names = append(names, columnNames[c])
+		}
+	}
+	return names
+}
+
+// doubts are what a person should know although messages are published.
+func (p publication) doubts(name string) []string {
+	var doubts []string
+	if p.allTables {
+		doubts = append(doubts, fmt.Sprintf("publication %q is for all tables: the server decodes them all for nothing", name))
+	}
+	if p.more {
+		doubts = append(doubts, fmt.Sprintf("publication %q publishes more than inserts: updates and deletes are ignored, "+
+			"and fail for the application on tables without a primary key", name))
+	}
+	if p.filter != "" {
+		doubts = append(doubts, fmt.Sprintf("publication %q has a row filter: %s", name, p.filter))
+	}
+	all := make([]column, 0, columnCount)
+	for c := columnID; c < columnCount; c++ {
+		all = append(all, c)
+	}
+	if lacking := p.lacking(all); len(lacking) > 0 {
+		doubts = append(doubts, fmt.Sprintf("publication %q leaves out columns: %s", name, strings.Join(lacking, ", ")))
+	}
+	return doubts
+}
+
+// joinOperator makes one error of several. Its hint is all of their hints.
+func joinOperator(problems []error) error {
+	switch len(problems) {
+	case 0:
+		return nil
+	case 1:
+		return problems[0]
+	}
+	var texts, hints []string
+	for _, problem := range problems {
+		texts = append(texts, problem.Error())
+		hints = append(hints, hintOf(problem))
+	}
+	var first *OperatorError
+	errors.As(problems[0], &first)
+	return &OperatorError{kind: first.kind, text: strings.Join(texts, "; "), hint: strings.Join(hints, "; ")}
+}

@@ -1,0 +1,124 @@
+package cdc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+)
+
+// slot is a row of pg_replication_slots, as far as we look at it.
+type slot struct {
+	exists    bool
+	kind      string // logical or physical
+	plugin    string
+	database  string
+	temporary bool
+	holder    string // pid of the backend that streams from it; empty if free
+	walStatus string
+	reason    string // why it was invalidated; empty on versions that do not say
+	confirmed string // confirmed_flush_lsn
+	retained  int64  // bytes of WAL that it keeps
+}
+
+// selectSlot reads shared memory, no table. Columns that older versions lack
+// are read through JSON.
+const selectSlot = `
+	select s.slot_type, coalesce(s.plugin, ''), coalesce(s.database, ''), s.temporary,
+	       coalesce(s.active_pid::text, ''), coalesce(s.wal_status, ''),
+	       coalesce(pg_catalog.to_jsonb(s) ->> 'invalidation_reason', ''),
+	       coalesce(s.confirmed_flush_lsn::text, ''),
+	       coalesce(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), s.restart_lsn), 0)::bigint
+	from pg_catalog.pg_replication_slots s
+	where s.slot_name = $1`
+
+func inspectSlot(ctx context.Context, conn *pgx.Conn, name string) (slot, error) {
+	s := slot{exists: true}
+	err := conn.QueryRow(ctx, selectSlot, name).Scan(
+		&s.kind, &s.plugin, &s.database, &s.temporary, &s.holder, &s.walStatus, &s.reason, &s.confirmed, &s.retained)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return slot{}, nil
+	}
+	if err != nil {
+		return slot{}, fmt.Errorf("inspect slot %q: %w", name, err)
+	}
+	return s, nil
+}
+
+// lost reports whether WAL that the slot needs is gone for good. The texts of
+// errors differ from version to version; these two columns do not lie.
+func (s slot) lost() bool {
+	return s.walStatus == "lost" || s.reason != ""
+}
+
+// requireOurs refuses a slot that was made for something else. A slot of the
+// right kind is ours by its name alone, and so is one that does not exist yet.
+func (s slot) requireOurs(name, database string) error {
+	foreign := func(what string) error {
+		return &OperatorError{
+			kind: ErrSlotForeign,
+			text: fmt.Sprintf("slot %q %s", name, what),
+			hint: "the relay does not touch it; choose another name for the slot, or drop the slot with pg_drop_replication_slot if nobody needs it",
+		}
+	}
+	switch {
+	case !s.exists:
+		return nil
+	case s.kind != "logical":
+		return foreign("is a " + s.kind + " slot, needs a logical one")
+	case s.plugin != "pgoutput":
+		return foreign(fmt.Sprintf("uses output plugin %q, needs %q", s.plugin, "pgoutput"))
+	case s.database != database:
+		return foreign(fmt.Sprintf("belongs to database %q, the relay's is %q", s.database, database))
+	case s.temporary:
+		return foreign("is temporary and ends with the session that made it")
+	}
+	return nil
+}
+
+// lostError is for an operator who wants to decide what happens next.
+func (s slot) lostError(name string) error {
+	why := ""
+	if s.reason != "" {
+		why = " (" + s.reason + ")"
+	}
+	return &OperatorError{
+		kind: ErrSlotLost,
+		text: fmt.Sprintf("slot %q is lost%s: the server has removed WAL that it needed; the messages are safe in the table", name, why),
+		hint: fmt.Sprintf("select pg_drop_replication_slot('%s'), or let the relay do it (SLOT_LOST=recreate); it makes a new slot and takes the messages from the table", name),
+	}
+}
+
+// holder is who streams from the slot.
+type holder struct {
+	pid, application, client, since string
+}
+
+// selectHolder names a walsender. Of another role's, a role without
+// pg_read_all_stats sees the pid alone.
+const selectHolder = `
+	select coalesce(r.application_name, ''), coalesce(r.client_addr::text, ''), coalesce(r.backend_start::text, '')
+	from pg_catalog.pg_stat_replication r where r.pid = $1`
+
+func inspectHolder(ctx context.Context, conn *pgx.Conn, pid string) (holder, error) {
+	h := holder{pid: pid}
+	number, err := strconv.Atoi(pid)
+	if err != nil {
+		return h, fmt.Errorf("pid of the slot's holder: %w", err)
+	}
+	err = conn.QueryRow(ctx, selectHolder, number).Scan(&h.application, &h.client, &h.since)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return h, nil // it has just left
+	}
+	return h, err
+}
+
+func (h holder) fields() []zap.Field {
+	return []zap.Field{
+		zap.String(fieldHolder, h.pid), zap.String(fieldApplication, h.application),
+		zap.String(fieldClient, h.client), zap.String(fieldSince, h.since),
+	}
+}

@@ -1,0 +1,139 @@
+package cdc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+)
+
+// firstSlotTry is how long the first try to make the slot waits: long enough
+// on a quiet server, short enough to soon say what it waits for on another.
+const firstSlotTry = 2 * time.Second
+
+// createSlot makes the slot, which waits for every transaction that was open
+// when it began. It tries for as long as ctx lasts and says what it waits for.
+// It reports false if somebody else made the slot meanwhile.
+//
+// The SQL function is used because it can be ended by a statement_timeout and
+// by a cancel request; the replication command cannot.
+func createSlot(ctx context.Context, conn *pgx.Conn, name string, version int, timeout time.Duration, log *zap.Logger) (bool, error) {
+	create := "select pg_catalog.pg_create_logical_replication_slot($1, 'pgoutput', false, false)"
+	if version >= versionFailoverSlots {
+		create = "select pg_catalog.pg_create_logical_replication_slot($1, 'pgoutput', false, false, true)"
+	}
+	var waitsFor string
+	for try := min(firstSlotTry, timeout); ; try = timeout {
+		err := withStatementTimeout(ctx, conn, try, func() error {
+			_, err := conn.Exec(ctx, create, name)
+			return err
+		})
+		switch {
+		case err == nil:
+			return true, nil
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case sqlState(err) == codeDuplicateObject:
+			return false, nil
+		case sqlState(err) != codeQueryCanceled:
+			return false, explainCreate(name, err)
+		}
+		blocker, err := inspectBlocker(ctx, conn)
+		if err != nil {
+			return false, err
+		}
+		if blocker.who != waitsFor {
+			waitsFor = blocker.who
+			log.Warn("slot creation waits for an open transaction", blocker.fields()...)
+		}
+	}
+}
+
+func withStatementTimeout(ctx context.Context, conn *pgx.Conn, timeout time.Duration, use func() error) error {
+	set := "select pg_catalog.set_config('statement_timeout', $1, false)"
+	if _, err := conn.Exec(ctx, set, strconv.FormatInt(timeout.Milliseconds(), 10)); err != nil {
+		return fmt.Errorf("set statement_timeout: %w", err)
+	}
+	err := use()
+	if ctx.Err() != nil {
+		return err
+	}
+	if _, resetErr := conn.Exec(ctx, set, "0"); resetErr != nil {
+		return errors.Join(err, fmt.Errorf("reset statement_timeout: %w", resetErr))
+	}
+	return err
+}
+
+// explainCreate gives an error of the slot's creation its hint.
+func explainCreate(name string, err error) error {
+	switch sqlState(err) {
+	case codePrivilege:
+		return &OperatorError{
+			kind: ErrPrivilege, err: err, text: fmt.Sprintf("create slot %q", name),
+			hint: "let the role replicate: alter role <role> replication; on RDS: grant rds_replication to <role>",
+		}
+	case codeAllSlotsUsed:
+		return fmt.Errorf("create slot %q: %w; raise max_replication_slots, or drop a slot that nobody needs (see pg_replication_slots)", name, err)
+	case codeObjectNotReady:
+		return &OperatorError{
+			kind: ErrServer, err: err, text: fmt.Sprintf("create slot %q", name),
+			hint: "see wal_level and the server's log",
+		}
+	}
+	return fmt.Errorf("create slot %q: %w", name, err)
+}
+
+// blocker is the oldest open transaction that has written something.
+type blocker struct {
+	who         string
+	application string
+	since       string
+}
+
+// selectBlocker finds it by the lock that each writer holds on its own
+// transaction id: unlike pg_stat_activity, pg_locks shows everybody's. A
+// prepared transaction has no pid.
+const selectBlocker = `
+	select coalesce('pid ' || l.pid, 'prepared transaction ' || p.gid, 'a transaction'),
+	       coalesce(a.application_name, ''), coalesce(a.xact_start, p.prepared)::text
+	from pg_catalog.pg_locks l
+	left join pg_catalog.pg_stat_activity a on a.pid = l.pid
+	left join pg_catalog.pg_prepared_xacts p on l.pid is null and p.transaction = l.transactionid
+	where l.locktype = 'transactionid' and l.mode = 'ExclusiveLock' and l.granted
+	  and l.pid is distinct from pg_catalog.pg_backend_pid()
+	order by coalesce(a.xact_start, p.prepared), pg_catalog.age(l.transactionid) desc
+	limit 1`
+
+func inspectBlocker(ctx context.Context, conn *pgx.Conn) (blocker, error) {
+	var b blocker
+	var since *string
+	err := conn.QueryRow(ctx, selectBlocker).Scan(&b.who, &b.application, &since)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		b.who = "one that has just ended"
+	case err != nil:
+		return b, fmt.Errorf("look for open transactions: %w", err)
+	case since != nil:
+		b.since = *since
+	}
+	return b, nil
+}
+
+func (b blocker) fields() []zap.Field {
+	return []zap.Field{
+		zap.String(fieldTransaction, b.who), zap.String(fieldApplication, b.application), zap.String(fieldSince, b.since),
+	}
+}
+
+// dropLostSlot drops a slot that has no WAL any more.
+func dropLostSlot(ctx context.Context, conn *pgx.Conn, name string) error {
+	_, err := conn.Exec(ctx, "select pg_catalog.pg_drop_replication_slot($1)", name)
+	if err != nil && sqlState(err) != codeUndefinedObject {
+		return fmt.Errorf("drop the lost slot %q: %w", name, err)
+	}
+	return nil
+}
