@@ -48,7 +48,8 @@ const (
 	// bounded number of times, then set it aside; never mint another key.
 	Conflict
 	// Refused: the queue will never take it (400, 413, 415, 422, other 4xx), or
-	// it cannot be sent at all. It becomes a dead letter.
+	// it cannot be sent at all (status 0, no request was made). It becomes a
+	// dead letter.
 	Refused
 )
 
@@ -100,6 +101,12 @@ func (e *PublishError) Error() string {
 		text += ": " + e.Err.Error()
 	}
 	return text
+}
+
+// sent reports whether there was a request; a nil error means that the queue
+// accepted it.
+func (e *PublishError) sent() bool {
+	return e == nil || e.Class != Refused || e.Status != 0
 }
 
 // Unwrap returns the cause.

@@ -171,7 +171,9 @@ func (r *router) finish(now time.Time, w *worker, m *message, failure *PublishEr
 	defer r.mu.Unlock()
 	m.queue.inFlight--
 	r.inFlight--
-	m.attempts++
+	if failure.sent() {
+		m.attempts++
+	}
 	done := r.settle(now, m, failure)
 	if done != nil {
 		r.advance(now, m)
