@@ -1,0 +1,51 @@
+# Everything that people and CI do here. Each target does its own set-up and
+# says what it does.
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-pg fuzz bench lint format generate clean
+
+# The linters of this version, built by the Go toolchain into bin.
+LINT_VERSION := v2.15.0
+LINT := bin/golangci-lint-$(LINT_VERSION)
+
+# The major version of Postgres for test-pg, demo and bench; any is whatever the
+# machine has.
+PG ?= any
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+build: ## the program, as bin/outbox-relay
+	CGO_ENABLED=0 go build -trimpath -o bin/outbox-relay ./cmd/outbox-relay
+
+demo: build ## the main job, with a throwaway Postgres and a local queue, in a minute
+	@folder=$$(hack/postgres $(PG)) && OUTBOX_PG_BIN=$$folder bin/outbox-relay demo
+
+test: ## all tests, with the race detector, in random order, against a real Postgres
+	@hack/test
+
+test-pg: ## the same on one version of Postgres: make test-pg PG=18
+	@PG=$(PG) hack/test
+
+fuzz: ## each fuzz test for a short time: make fuzz FUZZTIME=1m
+	@hack/fuzz $(FUZZTIME)
+
+bench: build ## what this machine can do, side by side with the bare parts
+	@folder=$$(hack/postgres $(PG)) && OUTBOX_PG_BIN=$$folder bin/outbox-relay bench
+
+lint: $(LINT) ## the linters of .golangci.yml
+	$(LINT) run
+
+format: $(LINT) ## write the files as the linters want them
+	$(LINT) fmt
+
+generate: ## write the files that are generated from the code
+	go generate ./...
+
+clean: ## remove what was built
+	rm -rf bin build dist
+
+$(LINT):
+	@echo "building golangci-lint $(LINT_VERSION), once; it takes a minute or two" >&2
+	GOBIN=$(CURDIR)/$@.d go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv $@.d/golangci-lint $@ && rmdir $@.d
