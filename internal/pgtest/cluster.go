@@ -50,6 +50,8 @@ type Cluster struct {
 	account *account
 	port    int
 	server  *process
+
+	template template
 }
 
 // Start makes a cluster and starts its server. It returns once the server takes

@@ -55,3 +55,25 @@ func leaveEverythingBehind(t *testing.T, url string) {
 		}
 	}
 }
+
+func TestMigrated_HasTheSchemaAndIsACopyOfItsOwn(t *testing.T) {
+	t.Parallel()
+	first, second := pgtest.Migrated(t), pgtest.Migrated(t)
+	query[int64](t, first, `select outbox.enqueue('k', 'orders', '{}')`)
+	if got := query[int](t, second, "select count(*) from outbox.messages"); got != 0 {
+		t.Errorf("%d messages, want none", got)
+	}
+	if got := query[int](t, second, "select count(*) from pg_publication_tables"); got != 1 {
+		t.Errorf("%d published tables, want 1", got)
+	}
+}
+
+func TestMigrated_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 8 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			query[int64](t, pgtest.Migrated(t), `select outbox.enqueue('k', 'orders', '{}')`)
+		})
+	}
+}

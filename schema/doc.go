@@ -1,0 +1,3 @@
+// Package schema holds the tables of the outbox as migrations, and applies,
+// prints and checks them.
+package schema

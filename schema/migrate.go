@@ -1,0 +1,87 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"go.uber.org/zap"
+)
+
+// Migration is one step of the schema's history.
+type Migration struct {
+	Version int64 `json:"version"`
+	// Name says what it does; empty for a migration that this program does not
+	// know, because a newer one applied it.
+	Name string `json:"name"`
+	// AppliedAt is zero while the migration is pending.
+	AppliedAt time.Time `json:"applied_at,omitzero"`
+}
+
+// Migrate brings the schema to [Version] and returns what it applied, which is
+// nothing if the schema was there already. Each migration commits on its own.
+// Migrations of the same schema wait for each other; for their advisory lock the
+// connection must keep its session, so it does not go through a pooler that
+// hands out transactions.
+//
+// The role needs CREATE on the database, for the schema and the publication.
+func Migrate(ctx context.Context, database *pgx.ConnConfig, cfg Config, log *zap.Logger) ([]Migration, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	db := stdlib.OpenDB(*database)
+	defer func() { _ = db.Close() }() // every connection is back in the pool
+	log = log.Named("schema").With(zap.String("schema", cfg.Schema))
+
+	provider, err := newProvider(db, cfg, log)
+	if err != nil {
+		return nil, fmt.Errorf("migrate schema %q: %w", cfg.Schema, err)
+	}
+	start := time.Now()
+	results, err := provider.Up(ctx)
+	if err != nil {
+		return nil, migrateError(cfg, err)
+	}
+	applied := make([]Migration, 0, len(results))
+	for _, r := range results {
+		m := migrations[r.Source.Version-1]
+		applied = append(applied, Migration{Version: m.version, Name: m.name, AppliedAt: time.Now()})
+		log.Info("migration applied", zap.Int64("version", m.version), zap.String("migration", m.name), zap.Duration("elapsed", r.Duration))
+	}
+	log.Info("schema is up to date", zap.Int64("version", Version), zap.Duration("elapsed", time.Since(start)))
+	return applied, nil
+}
+
+// migrateError names the version that failed.
+func migrateError(cfg Config, err error) error {
+	if partial := new(goose.PartialError); errors.As(err, &partial) {
+		return fmt.Errorf("migrate schema %q to version %d: %w", cfg.Schema, partial.Failed.Source.Version, partial.Err)
+	}
+	return fmt.Errorf("migrate schema %q: %w", cfg.Schema, err)
+}
+
+// newProvider gives the embedded migrations to goose: it decides which are
+// pending, and runs each in a transaction together with its version row.
+func newProvider(db *sql.DB, cfg Config, log *zap.Logger) (*goose.Provider, error) {
+	steps := make([]*goose.Migration, 0, len(migrations))
+	for _, m := range migrations {
+		steps = append(steps, goose.NewGoMigration(m.version, &goose.GoFunc{
+			RunTx: func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, m.sql(cfg))
+				return err
+			},
+		}, nil))
+	}
+	return goose.NewProvider(goose.DialectCustom, db, nil,
+		goose.WithStore(versionTable{cfg}),
+		goose.WithSessionLocker(migrationLock{cfg, log}),
+		goose.WithGoMigrations(steps...),
+		goose.WithDisableGlobalRegistry(true),
+		goose.WithLogger(goose.NopLogger()),
+	)
+}

@@ -1,0 +1,5 @@
+create table if not exists {{.Schema}}.schema_version (
+	version bigint not null,
+	applied_at timestamptz not null default now(),
+	constraint schema_version_pkey primary key (version)
+);
