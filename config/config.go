@@ -13,6 +13,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/internal/secret"
 	"github.com/outbox-relay/outbox-relay/relay"
+	"github.com/outbox-relay/outbox-relay/relay/infrai"
 )
 
 // Config is everything that the environment says.
@@ -36,9 +37,10 @@ type Config struct {
 	// included.
 	Schema string `env:"RELAY_SCHEMA, default=outbox"`
 
-	Log   Log          `env:", prefix=RELAY_LOG_"`
-	CDC   cdc.Config   `env:", prefix=RELAY_"`
-	Relay relay.Config `env:", prefix=RELAY_"`
+	Log    Log           `env:", prefix=RELAY_LOG_"`
+	CDC    cdc.Config    `env:", prefix=RELAY_"`
+	Relay  relay.Config  `env:", prefix=RELAY_"`
+	Infrai infrai.Config `env:", prefix=INFRAI_"`
 
 	database, replication *pgx.ConnConfig
 	warnings              []string
@@ -59,14 +61,15 @@ const (
 
 // Load reads the environment. The parts that are named must be complete and
 // right, all of them without a name; of the others only what is set must be
-// readable. Every other error than an [*Error] is a bug.
+// readable. The only error is an [*Error], with which the Config holds what could
+// be read.
 func Load(ctx context.Context, environment envconfig.Lookuper, parts ...Part) (*Config, error) {
 	if len(parts) == 0 {
 		parts = []Part{Database, Replication, Queue}
 	}
 	c := new(Config)
-	var found problems
-	for _, v := range variables(c) {
+	found := problems{variables: variables(c)}
+	for _, v := range found.variables {
 		found.add("", v.read(ctx, environment))
 	}
 	c.CDC.Schema = c.Schema
@@ -81,6 +84,9 @@ func Load(ctx context.Context, environment envconfig.Lookuper, parts ...Part) (*
 		found.add("RELAY_", c.CDC.Validate())
 		found.add("RELAY_", c.Relay.Validate())
 		found.add("", c.validateTrust())
+	}
+	if slices.Contains(parts, Queue) {
+		found.add("INFRAI_", c.Infrai.Validate())
 	}
 	return c, found.error()
 }

@@ -91,12 +91,16 @@ func TestLoad_ReadsEveryPackage(t *testing.T) {
 		"RELAY_SLOT":            "sales",
 		"RELAY_MAX_IN_FLIGHT":   "17",
 		"RELAY_DRAIN_TIMEOUT":   "3s",
+		"INFRAI_BASE_URL":       "http://localhost:9000",
 	})
 	if c.Replication().Host != "/run/postgresql" || c.Replication().User != "repl" || c.Database().User != "app" {
 		t.Errorf("replication: %s at %s", c.Replication().User, c.Replication().Host)
 	}
 	if c.Relay.Schema != "Sales" || c.CDC.Slot != "sales" || c.Relay.Slot != "sales" || c.Relay.MaxInFlight != 17 || c.Relay.DrainTimeout != 3*time.Second {
 		t.Errorf("packages: %+v, %+v", c.CDC, c.Relay)
+	}
+	if c.Infrai.APIKey.Reveal() != "ifr_key" || c.Infrai.BaseURL != "http://localhost:9000" {
+		t.Errorf("infrai: %+v", c.Infrai)
 	}
 	if c.Log.Level != zapcore.DebugLevel || c.Log.Format != config.FormatJSON {
 		t.Errorf("log: %v, %q", c.Log.Level, c.Log.Format)
@@ -153,6 +157,10 @@ func TestLoad_ReportsEverythingAtOnce(t *testing.T) {
 		"RELAY_MAX_IN_FLIGHT":      "many",
 		"RELAY_OUTCOME_BATCH":      "0",
 		"RELAY_TRUST_WINDOW":       "15s",
+		"RELAY_SILENCE_TIMEOUT":    "6s",
+		"INFRAI_API_KEY":           "",
+		"INFRAI_REQUEST_TIMEOUT":   "0s",
+		"INFRAI_BASE_URL":          "https://user:S3cr@queue.example/?token=S3cr",
 	})
 	want := []string{
 		`RELAY_ALLOW_INSECURE_TLS is "yes please": want true or false`,
@@ -163,8 +171,12 @@ func TestLoad_ReportsEverythingAtOnce(t *testing.T) {
 		`DATABASE_URL is not set: want a connection string such as postgres://outbox_relay@db.example:5432/app?sslmode=verify-full`,
 		`RELAY_SCHEMA is "` + strings.Repeat("s", 64) + `": want a name of 1 to 63 bytes`,
 		`RELAY_SLOT is "My-Slot": slot names have 1 to 63 characters of a-z 0-9 _`,
+		`RELAY_SILENCE_TIMEOUT is 6s: want at least twice RELAY_STATUS_INTERVAL (10s)`,
 		`RELAY_OUTCOME_BATCH is 0, want at least 1`,
 		`RELAY_TRUST_WINDOW is 15s: want less than RELAY_WAL_SENDER_TIMEOUT (15s)`,
+		`INFRAI_BASE_URL holds a user or a password, want none; the key belongs into INFRAI_API_KEY`,
+		`INFRAI_API_KEY or INFRAI_API_KEY_FILE is needed`,
+		`INFRAI_REQUEST_TIMEOUT is 0s, want at least 10ms`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)

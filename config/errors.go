@@ -1,7 +1,10 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -33,12 +36,14 @@ func (e *Error) Hint() string { return "docs/configuration.md lists every settin
 // problems collects errors, at most one for each variable: the first one found
 // is the nearest to the cause.
 type problems struct {
-	errs []error
-	seen map[string]bool
+	variables []variable
+	errs      []error
+	seen      map[string]bool
 }
 
-// add takes an error, or several joined into one, whose texts begin with a
-// variable's name without the prefix.
+// add takes an error, or several joined into one, whose texts begin with the
+// name of a variable. Packages do not know the prefix of their variables' names,
+// so it is put before each name in the text.
 func (p *problems) add(prefix string, err error) {
 	if err == nil {
 		return
@@ -49,7 +54,7 @@ func (p *problems) add(prefix string, err error) {
 		}
 		return
 	}
-	text := prefix + err.Error()
+	text := p.withPrefix(prefix, err.Error())
 	variable := text[:strings.IndexAny(text+" ", " :")]
 	if p.seen[variable] {
 		return
@@ -58,11 +63,23 @@ func (p *problems) add(prefix string, err error) {
 		p.seen = make(map[string]bool)
 	}
 	p.seen[variable] = true
-	if prefix != "" {
-		err = fmt.Errorf("%s%w", prefix, err)
-	}
-	p.errs = append(p.errs, err)
+	p.errs = append(p.errs, errors.New(text))
 }
+
+func (p *problems) withPrefix(prefix, text string) string {
+	if prefix == "" {
+		return text
+	}
+	return capitals.ReplaceAllStringFunc(text, func(word string) string {
+		if slices.ContainsFunc(p.variables, func(v variable) bool { return v.name == prefix+word }) {
+			return prefix + word
+		}
+		return word
+	})
+}
+
+// capitals is a word that may be a variable's name.
+var capitals = regexp.MustCompile(`\b[A-Z][A-Z0-9_]*\b`)
 
 func (p *problems) error() error {
 	if len(p.errs) == 0 {

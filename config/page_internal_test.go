@@ -71,14 +71,17 @@ var sections = map[string]string{
 }
 
 func writePage(t *testing.T) []byte {
+	t.Helper()
 	var b bytes.Buffer
 	b.WriteString(intro)
 	var owner reflect.Type
+	var comments map[string]string
 	list := variables(new(Config))
 	slices.SortStableFunc(list, func(a, b variable) int { return order(list, a) - order(list, b) })
 	for _, v := range list {
 		if v.owner != owner {
 			owner = v.owner
+			comments = fieldComments(t, owner)
 			title, ok := sections[owner.String()]
 			if !ok {
 				t.Errorf("%s has no section on the page", owner)
@@ -89,7 +92,7 @@ func writePage(t *testing.T) []byte {
 		if text := v.fallback(); text != "" {
 			fallback = "`" + text + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.name, fallback, shortKind(v), comment(t, list, v))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.name, fallback, shortKind(v), comment(t, comments, list, v))
 	}
 	return b.Bytes()
 }
@@ -115,9 +118,9 @@ var link = regexp.MustCompile(`\[([A-Za-z.*]+)\]`)
 
 // comment is the doc comment of the variable's field in its source file, with
 // variables in the place of the fields' names.
-func comment(t *testing.T, list []variable, v variable) string {
+func comment(t *testing.T, comments map[string]string, list []variable, v variable) string {
 	t.Helper()
-	text := fieldComment(t, v.owner, v.field.Name)
+	text := comments[v.field.Name]
 	if text == "" {
 		t.Errorf("%s.%s has no comment", v.owner, v.field.Name)
 	}
@@ -141,36 +144,43 @@ func withoutSubject(text, name string) string {
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
-// fieldComment parses the source of the struct. A field that stands right below
+// fieldComments parses the source of the struct. A field that stands right below
 // another one without a comment of its own shares the other's.
-func fieldComment(t *testing.T, owner reflect.Type, field string) string {
+func fieldComments(t *testing.T, owner reflect.Type) map[string]string {
+	t.Helper()
+	comments := make(map[string]string)
+	doc := ""
+	for _, f := range structType(t, owner).Fields.List {
+		if f.Doc != nil {
+			doc = f.Doc.Text()
+		}
+		for _, name := range f.Names {
+			comments[name.Name] = doc
+		}
+	}
+	return comments
+}
+
+// structType finds the struct in the files of its package.
+func structType(t *testing.T, owner reflect.Type) *ast.StructType {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", strings.TrimPrefix(owner.PkgPath(), module), "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := ""
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			spec, ok := n.(*ast.TypeSpec)
-			if !ok || spec.Name.Name != owner.Name() || strings.HasSuffix(name, "_test.go") {
-				return true
-			}
-			doc := ""
-			for _, f := range spec.Type.(*ast.StructType).Fields.List {
-				if f.Doc != nil {
-					doc = f.Doc.Text()
-				}
-				if slices.ContainsFunc(f.Names, func(n *ast.Ident) bool { return n.Name == field }) {
-					found = doc
-				}
-			}
-			return false
-		})
+		object := file.Scope.Lookup(owner.Name())
+		if object == nil {
+			continue
+		}
+		if spec, ok := object.Decl.(*ast.TypeSpec); ok {
+			return spec.Type.(*ast.StructType)
+		}
 	}
-	return found
+	t.Fatalf("no source of %s", owner)
+	return nil
 }

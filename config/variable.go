@@ -48,25 +48,37 @@ func appendVariables(list []variable, prefix string, group reflect.Value) []vari
 	return list
 }
 
-// read sets the field from the environment, or else to its default. The field
-// is read alone, because go-envconfig stops at the first error of a struct.
+// read sets the field from the environment, or else to its default, also when
+// the environment's value cannot be read: what is checked later should not fail
+// because of it.
 func (v variable) read(ctx context.Context, environment envconfig.Lookuper) error {
+	if v.decode(ctx, notEmpty{environment}) == nil {
+		return nil
+	}
+	if err := v.decode(ctx, envconfig.MapLookuper(nil)); err != nil {
+		return fmt.Errorf("%s has a default that cannot be read: %w", v.name, err)
+	}
+	if v.secret() {
+		return fmt.Errorf("%s cannot be read: want %s", v.name, v.kind())
+	}
+	seen, _ := environment.Lookup(v.name)
+	return fmt.Errorf("%s is %q: want %s", v.name, seen, v.kind())
+}
+
+// decode reads the field alone, because go-envconfig stops at the first error of
+// a struct.
+func (v variable) decode(ctx context.Context, environment envconfig.Lookuper) error {
 	alone := reflect.New(reflect.StructOf([]reflect.StructField{
 		{Name: v.field.Name, Type: v.field.Type, Tag: v.field.Tag},
 	}))
 	err := envconfig.ProcessWith(ctx, &envconfig.Config{
 		Target:   alone.Interface(),
-		Lookuper: envconfig.PrefixLookuper(v.prefix, notEmpty{environment}),
+		Lookuper: envconfig.PrefixLookuper(v.prefix, environment),
 	})
-	v.value.Set(alone.Elem().Field(0))
 	if err == nil {
-		return nil
+		v.value.Set(alone.Elem().Field(0))
 	}
-	if v.secret() { // no text of it, and no cause that could quote it
-		return fmt.Errorf("%s cannot be read: want %s", v.name, v.kind())
-	}
-	seen, _ := environment.Lookup(v.name)
-	return fmt.Errorf("%s is %q: want %s", v.name, seen, v.kind())
+	return err
 }
 
 func (v variable) secret() bool { return v.field.Type == reflect.TypeFor[secret.Text]() }
