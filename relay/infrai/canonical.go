@@ -1,7 +1,9 @@
 package infrai
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -24,6 +26,10 @@ type canonical struct {
 // included, and of its end.
 type span struct {
 	name, nameEnd, end int
+	// head is the name's first eight bytes as a number, which decides nearly
+	// every comparison.
+	head    uint64
+	escaped bool // the name holds a backslash
 }
 
 var (
@@ -35,7 +41,7 @@ var (
 var canonicals = sync.Pool{New: func() any { return new(canonical) }}
 
 // maxScratch keeps rare large buffers out of the pool.
-const maxScratch = 64 << 10
+const maxScratch = 32 << 10
 
 // appendCanonical appends the canonical form of a JSON object.
 func appendCanonical(dst []byte, src string) ([]byte, error) {
@@ -156,6 +162,7 @@ func (c *canonical) member(dst []byte, i, depth int) ([]byte, int, error) {
 		return dst, i, err
 	}
 	m.nameEnd = len(dst)
+	m.head, m.escaped = head(dst[m.name+1 : m.nameEnd-1])
 	if i = skipSpace(c.src, i); !c.is(i, ':') {
 		return dst, i, errNotJSON
 	}
@@ -171,18 +178,15 @@ func (c *canonical) member(dst []byte, i, depth int) ([]byte, int, error) {
 // sort puts the members of one object, which stand one after the other with
 // commas between them, into the order of their names.
 func (c *canonical) sort(dst []byte, members []span) error {
-	compare := func(a, b span) int { return compareNames(dst[a.name:a.nameEnd], dst[b.name:b.nameEnd]) }
 	start, end := members[0].name, members[len(members)-1].end
-	sorted := slices.IsSortedFunc(members, compare)
-	if !sorted {
-		slices.SortFunc(members, compare)
-	}
+	compare := func(a, b *span) int { return compareNames(dst, a, b) }
+	moved := sortSpans(members, compare)
 	for i := 1; i < len(members); i++ {
-		if compare(members[i-1], members[i]) == 0 {
+		if compare(&members[i-1], &members[i]) == 0 {
 			return errDuplicate
 		}
 	}
-	if sorted {
+	if !moved {
 		return nil
 	}
 	c.scratch = c.scratch[:0]
@@ -196,19 +200,59 @@ func (c *canonical) sort(dst []byte, members []span) error {
 	return nil
 }
 
+// fewMembers is up to where sorting by insertion is the fastest way.
+const fewMembers = 24
+
+// sortSpans sorts members and reports whether any had to move.
+func sortSpans(members []span, compare func(a, b *span) int) (moved bool) {
+	if len(members) > fewMembers {
+		slices.SortStableFunc(members, func(a, b span) int { return compare(&a, &b) })
+		return true
+	}
+	for i := 1; i < len(members); i++ {
+		j := i
+		for j > 0 && compare(&members[i], &members[j-1]) < 0 {
+			j--
+		}
+		if j == i {
+			continue
+		}
+		m := members[i]
+		copy(members[j+1:i+1], members[j:i])
+		members[j] = m
+		moved = true
+	}
+	return moved
+}
+
 func (c *canonical) is(i int, b byte) bool { return i < len(c.src) && c.src[i] == b }
 
-// compareNames orders names, quotes included, by their characters. The quotes
-// are left out, because a space sorts before them.
-func compareNames(a, b []byte) int {
-	a, b = a[1:len(a)-1], b[1:len(b)-1]
-	if slices.Contains(a, '\\') || slices.Contains(b, '\\') {
-		return cmp.Compare(unescape(a), unescape(b))
+// head returns the first eight bytes of a name as a number, with zeros behind a
+// shorter one: a zero byte is always escaped and so never the same.
+func head(name []byte) (head uint64, escaped bool) {
+	if len(name) >= 8 {
+		head = binary.BigEndian.Uint64(name)
+	} else {
+		for i, b := range name {
+			head |= uint64(b) << (56 - 8*i)
+		}
 	}
-	return cmp.Compare(string(a), string(b))
+	return head, bytes.IndexByte(name, '\\') >= 0
+}
+
+// compareNames orders names by their characters. The quotes are left out,
+// because a space and a ! sort before them.
+func compareNames(dst []byte, a, b *span) int {
+	switch {
+	case a.escaped || b.escaped:
+		return strings.Compare(unescape(dst[a.name:a.nameEnd]), unescape(dst[b.name:b.nameEnd]))
+	case a.head != b.head:
+		return cmp.Compare(a.head, b.head)
+	}
+	return bytes.Compare(dst[a.name+1:a.nameEnd-1], dst[b.name+1:b.nameEnd-1])
 }
 
 func unescape(name []byte) string {
-	plain, _ := jsontext.AppendUnquote(nil, `"`+string(name)+`"`) // scanned before
+	plain, _ := jsontext.AppendUnquote(nil, name) // scanned before
 	return string(plain)
 }

@@ -3,9 +3,7 @@ package infrai
 import (
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -157,23 +155,3 @@ func headerID(header http.Header) string {
 	}
 	return id
 }
-
-// noAnswer is the error of a request that was not answered. sent tells whether
-// any byte of the body left; without it the queue cannot have the message.
-func noAnswer(sent bool, err error) error {
-	class := relay.Transient
-	if sent {
-		class = relay.UnknownOutcome
-	}
-	return &relay.PublishError{Class: class, Err: err}
-}
-
-// timeoutError is the end of a request by its own timeout.
-type timeoutError struct{ after time.Duration }
-
-func (e timeoutError) Error() string {
-	return "no whole answer within " + strconv.FormatFloat(e.after.Seconds(), 'f', -1, 64) + "s"
-}
-
-// Timeout makes it a net.Error's timeout, for who asks.
-func (e timeoutError) Timeout() bool { return true }

@@ -84,5 +84,8 @@ func (c Config) publishURL() (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, errors.New("BASE_URL is not of the form https://host or http://host")
 	}
-	return u.JoinPath("v1", "queue", "publish"), nil
+	if u.Path == "" {
+		u.Path = "/" // else the joined path would have no slash at its front
+	}
+	return u.JoinPath("v1/queue/publish"), nil
 }

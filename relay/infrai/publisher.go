@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -126,30 +125,19 @@ func (p *Publisher) send(ctx context.Context, key string, authorization []string
 
 	resp, err := p.connections.transport(now).RoundTrip(req)
 	if err != nil {
-		return relay.Receipt{}, noAnswer(a.sent.Load(), p.reason(ctx, limited, err))
+		return relay.Receipt{}, noAnswer(a.sent.Load(), reason(ctx, limited, err))
 	}
 	defer resp.Body.Close()
 	buffer := answers.Get().(*bytes.Buffer)
-	defer answers.Put(buffer)
+	defer giveBack(buffer)
 	complete, err := readAnswer(buffer, resp.Body)
 	if err != nil && succeeded(resp.StatusCode) {
 		return relay.Receipt{}, &relay.PublishError{
 			Class: relay.UnknownOutcome, Status: resp.StatusCode, RequestID: headerID(resp.Header),
-			Message: "the answer broke off", Err: p.reason(ctx, limited, err),
+			Message: "the answer broke off", Err: reason(ctx, limited, err),
 		}
 	}
 	return p.judge(resp, buffer.String(), complete && err == nil)
-}
-
-// reason tells a stop and a timeout from the network's errors.
-func (p *Publisher) reason(ctx context.Context, limited *deadline, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case limited.Err() != nil:
-		return context.Cause(limited)
-	}
-	return err
 }
 
 // attempt is the body of one request. The transport may read it several times,
@@ -193,13 +181,20 @@ const (
 
 var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
+// giveBack keeps rare large buffers out of the pool.
+func giveBack(buffer *bytes.Buffer) {
+	if buffer.Cap() <= maxScratch {
+		answers.Put(buffer)
+	}
+}
+
 // readAnswer reads an answer, at most maxAnswer of it, and reports whether that
 // was all.
 func readAnswer(buffer *bytes.Buffer, body io.Reader) (complete bool, err error) {
 	buffer.Reset()
 	n, err := buffer.ReadFrom(io.LimitReader(body, maxAnswer))
 	if err != nil {
-		return false, fmt.Errorf("read the answer: %w", err)
+		return false, err
 	}
 	if n < maxAnswer {
 		return true, nil
