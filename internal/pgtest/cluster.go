@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -51,7 +52,11 @@ type Cluster struct {
 	port    int
 	server  *process
 
-	template template
+	// cloning is held while a database is copied: Postgres copies none that
+	// somebody is connected to.
+	cloning  sync.Mutex
+	template sync.Once
+	migrated error // how making the template went
 }
 
 // Start makes a cluster and starts its server. It returns once the server takes

@@ -31,7 +31,7 @@ func (c *Cluster) Database(t TB) string {
 func (c *Cluster) newDatabase(t TB, template string) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))
-	if err := c.exec("create database " + name + " template " + template); err != nil {
+	if err := c.clone(template, name); err != nil {
 		t.Fatalf("create database %s: %v", name, err)
 	}
 	t.Cleanup(func() {
@@ -43,6 +43,12 @@ func (c *Cluster) newDatabase(t TB, template string) string {
 		}
 	})
 	return c.URL(name)
+}
+
+func (c *Cluster) clone(template, name string) error {
+	c.cloning.Lock()
+	defer c.cloning.Unlock()
+	return c.exec("create database " + name + " template " + template)
 }
 
 // exec runs statements as superuser in the maintenance database.

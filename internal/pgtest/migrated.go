@@ -3,7 +3,6 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
@@ -13,15 +12,6 @@ import (
 
 // migrated is the database that the migrated ones are copies of.
 const migrated = "outbox_migrated"
-
-// template is the state of a cluster's migrated database.
-type template struct {
-	// mu is also held while it is copied: Postgres copies no database that
-	// somebody is connected to, and two copies at once disturb each other.
-	mu    sync.Mutex
-	tried bool
-	err   error
-}
 
 // Migrated is the URL of a fresh database on the shared cluster with our schema
 // in it, under its default names. It is dropped like that of [Database].
@@ -33,14 +23,9 @@ func Migrated(t TB) string {
 // Migrated is like the function [Migrated] on this cluster.
 func (c *Cluster) Migrated(t TB) string {
 	t.Helper()
-	c.template.mu.Lock()
-	defer c.template.mu.Unlock()
-	if !c.template.tried {
-		c.template.tried = true
-		c.template.err = c.makeTemplate()
-	}
-	if c.template.err != nil {
-		t.Fatalf("make the migrated database: %v", c.template.err)
+	c.template.Do(func() { c.migrated = c.makeTemplate() })
+	if c.migrated != nil {
+		t.Fatalf("make the migrated database: %v", c.migrated)
 	}
 	return c.newDatabase(t, migrated)
 }
