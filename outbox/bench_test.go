@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -58,7 +59,7 @@ func BenchmarkEnqueue(b *testing.B) {
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			ctx := b.Context()
-			tx := begin(b, connect(b, migrated(b)))
+			tx := begin(b, connect(b, pgtest.Migrated(b)))
 			b.ReportAllocs()
 			for op := 0; b.Loop(); op++ {
 				if err := way.do(ctx, tx, messages(op, way.n)); err != nil {

@@ -21,7 +21,7 @@ import (
 
 func TestEnqueue_WritesEveryField(t *testing.T) {
 	t.Parallel()
-	url := migrated(t)
+	url := pgtest.Migrated(t)
 	conn := connect(t, url)
 	at := time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC)
 	full := outbox.Message{
@@ -69,7 +69,7 @@ func TestEnqueue_WritesEveryField(t *testing.T) {
 
 func TestEnqueue_KeepsTheOrderOfTheCall(t *testing.T) {
 	t.Parallel()
-	url := migrated(t)
+	url := pgtest.Migrated(t)
 	tx := begin(t, connect(t, url))
 	var messages []outbox.Message
 	var want []string
@@ -103,7 +103,7 @@ func (*countQueries) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEnd
 
 func TestEnqueue_ManyInOneStatement(t *testing.T) {
 	t.Parallel()
-	config, err := pgx.ParseConfig(migrated(t))
+	config, err := pgx.ParseConfig(pgtest.Migrated(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,180 +136,10 @@ func TestEnqueue_ManyInOneStatement(t *testing.T) {
 	}
 }
 
-// APP-01: rolled back work leaves nothing, whichever way it was rolled back.
-func TestEnqueue_RollbacksAndSavepoints(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	url := migrated(t)
-	conn := connect(t, url)
-	enqueue := func(tx pgx.Tx, key string) {
-		t.Helper()
-		if _, err := outbox.Enqueue(ctx, tx, message(key)); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	tx := begin(t, conn)
-	enqueue(tx, "rolled-back")
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
-
-	tx = begin(t, conn)
-	enqueue(tx, "before-savepoint")
-	for _, keep := range []bool{true, false} {
-		savepoint, err := tx.Begin(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		enqueue(savepoint, fmt.Sprintf("in-savepoint-kept-%v", keep))
-		if keep {
-			err = savepoint.Commit(ctx)
-		} else {
-			err = savepoint.Rollback(ctx)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	// The key of the savepoint that was rolled back is free again.
-	enqueue(tx, "in-savepoint-kept-false")
-	commit(t, tx)
-
-	// A connection that is lost in mid-transaction.
-	lost := connect(t, url)
-	enqueue(begin(t, lost), "connection-lost")
-	if err := lost.PgConn().Conn().Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	want := []string{"before-savepoint", "in-savepoint-kept-true", "in-savepoint-kept-false"}
-	if diff := cmp.Diff(want, keys(t, url)); diff != "" {
-		t.Errorf("committed keys (-want +got):\n%s", diff)
-	}
-}
-
-// APP-04: a key that is there already is an error that leaves the transaction
-// usable; nothing about the first row changes.
-func TestEnqueue_DuplicateKeys(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	url := migrated(t)
-	conn := connect(t, url)
-	tx := begin(t, conn)
-	if _, err := outbox.Enqueue(ctx, tx, message("old")); err != nil {
-		t.Fatal(err)
-	}
-	commit(t, tx)
-
-	tx = begin(t, conn)
-	other := message("old")
-	other.Queue = "invoices"
-	ids, err := outbox.Enqueue(ctx, tx, message("new-1"), other, message("new-2"), message("new-1"))
-	if !errors.Is(err, outbox.ErrDuplicateKey) {
-		t.Fatalf("got %v, want ErrDuplicateKey", err)
-	}
-	if got, want := err.Error(), "enqueue 4 messages: key is in the outbox already: old, new-1"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if len(ids) != 4 || ids[0] == 0 || ids[1] != 0 || ids[2] == 0 || ids[3] != 0 {
-		t.Errorf("ids: %v", ids)
-	}
-	// Once more in the same transaction, alone.
-	if ids, err := outbox.Enqueue(ctx, tx, message("new-2")); !errors.Is(err, outbox.ErrDuplicateKey) || ids[0] != 0 {
-		t.Errorf("again: %v, %v", ids, err)
-	}
-	commit(t, tx)
-
-	if diff := cmp.Diff([]string{"old", "new-1", "new-2"}, keys(t, url)); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
-	}
-	var queue string
-	if err := conn.QueryRow(ctx, "select queue from outbox.messages where key = 'old'").Scan(&queue); err != nil || queue != "orders" {
-		t.Errorf("the first row's queue: %q, %v", queue, err)
-	}
-
-	// A key that was purged is free.
-	exec(t, conn, "delete from outbox.messages where key = 'old'")
-	tx = begin(t, conn)
-	if _, err := outbox.Enqueue(ctx, tx, message("old")); err != nil {
-		t.Error("after the purge:", err)
-	}
-	commit(t, tx)
-}
-
-func TestEnqueue_WaitsForAnOpenTransactionWithTheSameKey(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name string
-		end  func(pgx.Tx) error
-		want error
-	}{
-		{"commit", func(tx pgx.Tx) error { return tx.Commit(context.Background()) }, outbox.ErrDuplicateKey},
-		{"rollback", func(tx pgx.Tx) error { return tx.Rollback(context.Background()) }, nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			ctx := t.Context()
-			url := migrated(t)
-			first, second := begin(t, connect(t, url)), begin(t, connect(t, url))
-			if _, err := outbox.Enqueue(ctx, first, message("same")); err != nil {
-				t.Fatal(err)
-			}
-			waiting := second.Conn().PgConn().PID()
-			done := make(chan error, 1)
-			go func() {
-				_, err := outbox.Enqueue(ctx, second, message("same"))
-				done <- err
-			}()
-			pgtest.Eventually(t, 10*time.Second, func() error {
-				var event string
-				err := first.QueryRow(ctx, "select coalesce(wait_event_type, '') from pg_stat_activity where pid = $1", waiting).Scan(&event)
-				if err == nil && event != "Lock" {
-					err = fmt.Errorf("waits for %q", event)
-				}
-				return err
-			})
-			if err := test.end(first); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-done; !errors.Is(err, test.want) {
-				t.Errorf("got %v, want %v", err, test.want)
-			}
-			commit(t, second)
-			if diff := cmp.Diff([]string{"same"}, keys(t, url)); diff != "" {
-				t.Errorf("keys (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestEnqueue_DuplicateAfterTheSnapshotIsASerializationFailure(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	url := migrated(t)
-	late, err := connect(t, url).BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := late.Exec(ctx, "select 1 from outbox.messages"); err != nil {
-		t.Fatal(err)
-	}
-	early := begin(t, connect(t, url))
-	if _, err := outbox.Enqueue(ctx, early, message("same")); err != nil {
-		t.Fatal(err)
-	}
-	commit(t, early)
-	_, err = outbox.Enqueue(ctx, late, message("same"))
-	if refused := new(pgconn.PgError); !errors.As(err, &refused) || refused.Code != "40001" {
-		t.Errorf("got %v, want SQLSTATE 40001", err)
-	}
-}
-
 func TestEnqueueSQL(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	url := migrated(t)
+	url := pgtest.Migrated(t)
 	db := openSQL(t, url)
 	transaction := func(end func(*sql.Tx) error, messages ...outbox.Message) ([]int64, error) {
 		t.Helper()
@@ -373,7 +203,7 @@ func TestEnqueue_ServerErrorsKeepTheirCode(t *testing.T) {
 func TestEnqueue_NeedsFewRights(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	conn := connect(t, migrated(t))
+	conn := connect(t, pgtest.Migrated(t))
 	// Roles belong to the cluster; this one ends with the transaction.
 	tx := begin(t, conn)
 	for _, statement := range []string{
@@ -405,7 +235,7 @@ func TestEnqueue_NeedsFewRights(t *testing.T) {
 func TestNew_AnotherSchema(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	conn := connect(t, migrated(t))
+	conn := connect(t, pgtest.Migrated(t))
 	exec(t, conn, `alter schema outbox rename to "Sales ""1"""`)
 	sales := outbox.New(`Sales "1"`)
 	tx := begin(t, conn)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -167,10 +168,10 @@ func (t *exampleT) done() {
 
 func exampleConn() (*pgx.Conn, func()) {
 	t := new(exampleT)
-	return connect(t, migrated(t)), t.done
+	return connect(t, pgtest.Migrated(t)), t.done
 }
 
 func exampleDB() (*sql.DB, func()) {
 	t := new(exampleT)
-	return openSQL(t, migrated(t)), t.done
+	return openSQL(t, pgtest.Migrated(t)), t.done
 }

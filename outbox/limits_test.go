@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -21,13 +22,14 @@ type columns struct {
 	key, queue, payload    string
 	orderingKey, headers   *string
 	delaySeconds, priority *int64
+	deliverAt              *string
 }
 
 // TestLimits_GoAndSQLAgree puts each edge value into a message and into a plain
 // INSERT: both accept it or both refuse it.
 func TestLimits_GoAndSQLAgree(t *testing.T) {
 	t.Parallel()
-	url := migrated(t)
+	url := pgtest.Migrated(t)
 
 	type edge struct {
 		name  string
@@ -65,6 +67,11 @@ func TestLimits_GoAndSQLAgree(t *testing.T) {
 	priority := func(good bool, name string, value int64) {
 		both(good, "priority", name,
 			func(m *outbox.Message) { m.Priority = new(int(value)) }, func(c *columns) { c.priority = &value })
+	}
+
+	deliverAt := func(good bool, name string, value time.Time) {
+		both(good, "deliver_at", name, func(m *outbox.Message) { m.DeliverAt = value },
+			func(c *columns) { c.deliverAt = new(value.Format("2006-01-02 15:04:05.999999Z07:00:00")) })
 	}
 
 	key(false, "empty", "")
@@ -159,6 +166,12 @@ func TestLimits_GoAndSQLAgree(t *testing.T) {
 	priority(false, "10", 10)
 	priority(false, "2^31", math.MaxInt32+1)
 
+	deliverAt(true, "of the year 1", time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC))
+	deliverAt(true, "at the end of 9999", time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC))
+	deliverAt(true, "in the last microsecond of 9999", time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC))
+	deliverAt(false, "of the year 10000", time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))
+	deliverAt(false, "of the year 10000 in UTC", time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -60)))
+
 	conn := connect(t, url)
 	for _, e := range edges {
 		m := message("k")
@@ -201,9 +214,9 @@ func plainInsert(conn *pgx.Conn, c columns) error {
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	_, err = tx.Exec(ctx, `insert into outbox.messages
-		(key, queue, ordering_key, payload, headers, delay_seconds, priority)
-		values ($1, $2, $3, $4::text::jsonb, $5::text::jsonb, $6::bigint, $7::bigint)`,
-		c.key, c.queue, c.orderingKey, c.payload, c.headers, c.delaySeconds, c.priority)
+		(key, queue, ordering_key, payload, headers, delay_seconds, priority, deliver_at)
+		values ($1, $2, $3, $4::text::jsonb, $5::text::jsonb, $6::bigint, $7::bigint, $8::text::timestamptz)`,
+		c.key, c.queue, c.orderingKey, c.payload, c.headers, c.delaySeconds, c.priority, c.deliverAt)
 	if refused := new(pgconn.PgError); err != nil && !errors.As(err, &refused) {
 		panic(err) // the test is broken, not the value
 	}

@@ -81,7 +81,8 @@ func (m Message) record() (record, error) {
 		r[6] = new(strconv.Itoa(*m.Priority))
 	}
 	if !m.DeliverAt.IsZero() {
-		r[7] = new(m.DeliverAt.UTC().Format(time.RFC3339Nano))
+		// Postgres would round to microseconds, perhaps into the year 10000.
+		r[7] = new(m.DeliverAt.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano))
 	}
 	return r, nil
 }
