@@ -7,16 +7,16 @@
 //
 // # How a message moves
 //
-//	            ┌──────────────────────── Source ────────────────────────┐
-//	            │                                                        │
-//	 slot ──────┼──► wire ──► decoder ──► batch ─────────────────────────┼──► Next
-//	 pgoutput   │      ▲         │ begin, message, commit                │
-//	            │      │         ▼                                       │
-//	            │      └──── tracker ◄─────────── inbox ◄────────────────┼─── Resolve
-//	            │   standby status                                       │
-//	            │                                                        │
-//	 SQL ◄──────┼──► watch: do we still hold the slot? is all well?      │
-//	            └────────────────────────────────────────────────────────┘
+//	           ┌──────────────────────── Source ────────────────────────┐
+//	           │                                                        │
+//	slot ──────┼──► wire ──► decoder ──► batch ─────────────────────────┼──► Next
+//	pgoutput   │      ▲         │ begin, message, commit                │
+//	           │      │         ▼                                       │
+//	           │      └──── tracker ◄─────────── inbox ◄────────────────┼─── Resolve
+//	           │   standby status                                       │
+//	           │                                                        │
+//	SQL ◄──────┼──► watch: do we still hold the slot? is all well?      │
+//	           └────────────────────────────────────────────────────────┘
 //
 // One goroutine, the stream, owns the replication connection: it reads, hands
 // batches over, and sends the standby status, also while nobody takes the batch.
