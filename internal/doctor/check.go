@@ -1,0 +1,127 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// check is one question. The worst answer is severity.
+type check struct {
+	id, title string
+	severity  Status
+	expected  string
+	// needs are checks without which this one says nothing.
+	needs []string
+	// run looks. An error means that it could not.
+	run func(context.Context, *patient) (finding, error)
+}
+
+// checks are in the order in which to mend: the server, then what the schema
+// gives, then the slot, which must be younger than the publication, then the
+// queue.
+var checks = []check{
+	{
+		id: "D01", title: "Postgres answers", severity: Fail, expected: "Postgres 14 or later",
+		run: serverVersion,
+	},
+	{
+		id: "D02", title: "Server takes writes", severity: Fail, expected: "a primary, sessions not read-only",
+		needs: []string{"D01"}, run: writable,
+	},
+	{
+		id: "D03", title: "WAL level", severity: Fail, expected: "logical",
+		needs: []string{"D01"}, run: walLevel,
+	},
+	{
+		id: "D04", title: "Role may replicate", severity: Fail, expected: "a role with REPLICATION",
+		needs: []string{"D01"}, run: mayReplicate,
+	},
+	{
+		id: "D06", title: "Replication connection", severity: Fail, expected: "a walsender of the database answers",
+		needs: []string{"D01"}, run: replicationOpens,
+	},
+	{
+		id: "D28", title: "Grants of the relay", severity: Fail, expected: "every right that the relay uses",
+		needs: []string{"D01"}, run: grants,
+	},
+	{
+		id: "D31", title: "Schema version", severity: Fail,
+		needs: []string{"D01"}, run: schemaVersion,
+	},
+	{
+		id: "D26", title: "Row security", severity: Fail, expected: "the relay sees every row",
+		needs: []string{"D31"}, run: rowSecurity,
+	},
+	{
+		id: "D21", title: "Publication", severity: Fail, expected: "publishes inserts, and nothing else",
+		needs: []string{"D01"}, run: publication,
+	},
+	{
+		id: "D20", title: "Messages are published", severity: Fail, expected: "the table is in the publication",
+		needs: []string{"D21", "D31"}, run: membership,
+	},
+	{
+		id: "D09", title: "Slot", severity: Fail, expected: "a logical slot of pgoutput in this database",
+		needs: []string{"D02"}, run: slotKind,
+	},
+	{
+		id: "D10", title: "Slot is usable", severity: Fail, expected: "its WAL is there",
+		needs: []string{"D09"}, run: slotUsable,
+	},
+	{
+		id: "D48", title: "Queue", severity: Fail, expected: "reachable, key accepted, queues exist",
+		run: queueAnswers,
+	},
+}
+
+// finding is the answer of a check.
+type finding struct {
+	status   Status
+	observed string
+	expected string // replaces that of the check
+	message  string
+	remedy   string
+	sql      string
+}
+
+func pass(observed string) finding { return finding{status: Pass, observed: observed} }
+
+func skip(reason string) finding { return finding{status: Skip, message: reason} }
+
+// timeout bounds each check; a server that does not answer is a finding too.
+const timeout = 15 * time.Second
+
+// examine runs a check unless one that it needs has failed.
+func (c *check) examine(ctx context.Context, p *patient, so *Report) Result {
+	r := Result{
+		ID: c.id, Title: c.title, Severity: c.severity, Expected: c.expected,
+		Docs: "docs/doctor.md#" + strings.ToLower(c.id),
+	}
+	f := c.finding(ctx, p, so)
+	r.Status, r.Observed, r.Message, r.Remedy, r.SQL = f.status, f.observed, f.message, f.remedy, f.sql
+	if f.expected != "" {
+		r.Expected = f.expected
+	}
+	return r
+}
+
+func (c *check) finding(ctx context.Context, p *patient, so *Report) finding {
+	for _, id := range c.needs {
+		switch so.status(id) {
+		case Fail:
+			return skip(id + " failed")
+		case Skip:
+			return skip(id + " was skipped")
+		case Pass, Warn:
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+	defer cancel()
+	f, err := c.run(ctx, p)
+	if err != nil {
+		return finding{status: Fail, message: "could not look: " + oneLine(err)}
+	}
+	return f
+}

@@ -1,0 +1,60 @@
+package doctor
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/relay/infrai"
+)
+
+// Config says where to look.
+type Config struct {
+	// Schema, Slot and Publication are the names that the relay uses.
+	Schema, Slot, Publication string
+	// Database leads to the database as the relay's role, Replication is for
+	// the stream.
+	Database, Replication *pgx.ConnConfig
+	// Queue says where the queue is. QueueSettings is what is wrong with that;
+	// then the queue is not asked.
+	Queue         infrai.Config
+	QueueSettings error
+}
+
+// Run makes every check. It returns a report in any case.
+func Run(ctx context.Context, cfg Config) *Report {
+	p := &patient{cfg: cfg, queue: newQueueClient(cfg.Queue)}
+	defer p.close()
+	report := &Report{SchemaVersion: 1}
+	for i := range checks {
+		report.add(checks[i].examine(ctx, p, report))
+	}
+	return report
+}
+
+// patient is what the checks look at, and what they pass on to later ones.
+type patient struct {
+	cfg   Config
+	queue *queueClient
+
+	conn    *pgx.Conn // set by D01
+	version int       // server_version_num, set by D01
+	vendor  vendor    // set by D01
+
+	// The answer of the replication connection, asked for once.
+	stream    *identity
+	streamErr error
+	asked     bool
+
+	mayReplicate bool  // set by D04
+	slot         *slot // set by D09; nil if there is none
+}
+
+func (p *patient) close() {
+	if p.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_ = p.conn.Close(ctx)
+	}
+	p.queue.http.CloseIdleConnections()
+}

@@ -1,0 +1,149 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// slot is the row of pg_replication_slots. Its reason is empty on servers that
+// do not tell one.
+type slot struct {
+	kind, plugin, database string
+	temporary              bool
+	walStatus, reason      string
+	conflicting, active    bool
+}
+
+// readSlot returns nil if there is no slot of our name.
+func (p *patient) readSlot(ctx context.Context) (*slot, error) {
+	var s slot
+	err := p.conn.QueryRow(ctx, `
+		select slot_type, coalesce(plugin, ''), coalesce(database, ''), temporary,
+			coalesce(wal_status, ''), coalesce(to_jsonb(s) ->> 'invalidation_reason', ''),
+			coalesce((to_jsonb(s) ->> 'conflicting')::bool, false), active
+		from pg_replication_slots s where slot_name = $1`, p.cfg.Slot).
+		Scan(&s.kind, &s.plugin, &s.database, &s.temporary, &s.walStatus, &s.reason, &s.conflicting, &s.active)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return &s, err
+}
+
+// foreign says why the slot cannot be ours; empty if it can.
+func (s *slot) foreign(p *patient) string {
+	switch {
+	case s.kind != "logical":
+		return "is a " + s.kind + " slot"
+	case s.plugin != "pgoutput":
+		return "belongs to plugin " + ident(s.plugin)
+	case s.database != p.conn.Config().Database:
+		return "belongs to database " + ident(s.database)
+	case s.temporary:
+		return "is temporary: it goes with the session that made it"
+	}
+	return ""
+}
+
+// slotKind looks whether there is a slot, and whether it can be ours.
+func slotKind(ctx context.Context, p *patient) (finding, error) {
+	s, err := p.readSlot(ctx)
+	if err != nil {
+		return finding{}, err
+	}
+	if s == nil {
+		return p.slotMissing(ctx)
+	}
+	p.slot = s
+	if why := s.foreign(p); why != "" {
+		return finding{
+			status: Fail, observed: why,
+			message: "slot " + ident(p.cfg.Slot) + " " + why + "; the relay will not touch it",
+			remedy:  "set RELAY_SLOT to another name; or, if nobody needs that slot, drop it with pg_drop_replication_slot",
+		}, nil
+	}
+	if s.active {
+		return pass("exists, in use"), nil
+	}
+	return pass("exists, not in use"), nil
+}
+
+// slotMissing is no fault before the first start: the relay makes its slot
+// itself. Afterwards somebody dropped it, or a failover did not bring it along.
+func (p *patient) slotMissing(ctx context.Context) (finding, error) {
+	f := finding{
+		status: Warn, observed: "does not exist",
+		message: "slot " + ident(p.cfg.Slot) + " does not exist yet: the relay makes it at its first start, and takes older messages from the table",
+		remedy:  "start the relay; or make the slot by hand, as a role that may replicate",
+		sql:     script(p.makeSlot()),
+	}
+	used, err := p.usedBefore(ctx)
+	if err != nil || !used {
+		return f, err
+	}
+	f.status = Fail
+	f.message = "slot " + ident(p.cfg.Slot) + " is gone: it was dropped, or a failover did not bring it along. " +
+		"The messages are safe in the table"
+	f.remedy = "restart the relay: it makes the slot and takes what was written meanwhile from the table; " +
+		"or make the slot by hand and restart the relay then"
+	f.sql = script(p.reconcile(), p.makeSlot())
+	return f, nil
+}
+
+// usedBefore reports whether a relay has ever run with this slot.
+func (p *patient) usedBefore(ctx context.Context) (used bool, err error) {
+	var there bool
+	err = p.conn.QueryRow(ctx, `select to_regclass($1) is not null`, p.table("relays")).Scan(&there)
+	if err != nil || !there {
+		return false, err
+	}
+	err = p.conn.QueryRow(ctx, p.in(`select exists (select from outbox.relays where slot = $1)`), p.cfg.Slot).Scan(&used)
+	return used, err
+}
+
+// slotUsable looks whether the server still has the WAL that the slot needs.
+func slotUsable(_ context.Context, p *patient) (finding, error) {
+	s := p.slot
+	switch {
+	case s == nil:
+		return skip("there is no slot yet"), nil
+	case s.reason == "" && s.walStatus != "lost" && !s.conflicting:
+		return pass("wal_status " + s.walStatus), nil
+	}
+	why := "wal_status " + s.walStatus
+	if s.reason != "" {
+		why += ", " + s.reason
+	}
+	return finding{
+		status: Fail, observed: why,
+		message: "slot " + ident(p.cfg.Slot) + " is lost (" + why + "): the server threw away WAL that it needed. " +
+			"The messages are safe in the table",
+		remedy: "restart the relay with RELAY_SLOT_LOST=recreate, which makes the slot anew and takes what was written " +
+			"meanwhile from the table; or do it by hand and restart the relay then. Raise max_slot_wal_keep_size, so that " +
+			"it does not happen again",
+		sql: script(p.remakeSlot()...),
+	}, nil
+}
+
+// remakeSlot replaces a slot that cannot be used any more. The next start of
+// the relay looks through the table, because the new slot shows nothing that
+// was committed before it.
+func (p *patient) remakeSlot() []string {
+	return []string{
+		"select pg_drop_replication_slot(" + literal(p.cfg.Slot) + ")",
+		p.reconcile(),
+		p.makeSlot(),
+	}
+}
+
+// makeSlot makes the slot as the relay does: from 17 on it survives a failover.
+func (p *patient) makeSlot() string {
+	const failoverSince = 170000
+	arguments := literal(p.cfg.Slot) + ", 'pgoutput'"
+	if p.version >= failoverSince {
+		arguments += ", failover => true"
+	}
+	return fmt.Sprintf("select pg_create_logical_replication_slot(%s)", arguments)
+}

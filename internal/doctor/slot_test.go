@@ -1,0 +1,160 @@
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+)
+
+func query[T any](t *testing.T, url, sql string, args ...any) (value T) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+func makeSlot(t *testing.T, url, name, plugin string) {
+	t.Helper()
+	execute(t, url, "select pg_create_logical_replication_slot('"+name+"', '"+plugin+"')")
+}
+
+// noteReconciled makes the row that a relay leaves behind.
+func noteReconciled(t *testing.T, url, slot string) {
+	t.Helper()
+	execute(t, url, "insert into outbox.relays (slot, epoch, reconciled_at) values ('"+slot+"', 1, now())")
+}
+
+// expectReconcile checks that the next relay will look through the table.
+func expectReconcile(t *testing.T, url, slot string) {
+	t.Helper()
+	if !query[bool](t, url, "select reconciled_at is null from outbox.relays where slot = $1", slot) {
+		t.Error("the next start of the relay would not look for messages that the WAL did not show")
+	}
+}
+
+func TestD09_NotYetThere(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	report := examine(t, cfg)
+	if report.Failed > 0 {
+		t.Errorf("a relay that has not run yet is no fault: %+v", report.Checks)
+	}
+	if r := result(t, report, "D10"); r.Status != doctor.Skip {
+		t.Errorf("D10 is %+v", r)
+	}
+	mend(t, url, expect(t, cfg, "D09", doctor.Warn, cfg.Slot, "does not exist yet"))
+	t.Cleanup(func() { dropSlot(t, url, cfg.Slot) })
+	expect(t, cfg, "D09", doctor.Pass)
+	expect(t, cfg, "D10", doctor.Pass)
+}
+
+func dropSlot(t *testing.T, url, slot string) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(context.Background(), "select pg_drop_replication_slot($1)", slot); err != nil {
+		t.Error(err)
+	}
+}
+
+// OUT-04: a failover did not bring the slot along.
+func TestD09_Gone(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	noteReconciled(t, url, cfg.Slot)
+	mend(t, url, expect(t, cfg, "D09", doctor.Fail, cfg.Slot, "is gone"))
+	expect(t, cfg, "D09", doctor.Pass)
+	expectReconcile(t, url, cfg.Slot)
+}
+
+// OPS-05: the slot belongs to something else.
+func TestD09_Foreign(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	elsewhere := pgtest.Database(t)
+
+	t.Run("plugin", func(t *testing.T) {
+		cfg := newConfig(t, url)
+		cfg.Slot += "_plugin"
+		makeSlot(t, url, cfg.Slot, "test_decoding")
+		expectForeign(t, cfg, `plugin "test_decoding"`)
+	})
+	t.Run("database", func(t *testing.T) {
+		cfg := newConfig(t, url)
+		cfg.Slot += "_database"
+		makeSlot(t, elsewhere, cfg.Slot, "pgoutput")
+		expectForeign(t, cfg, parse(t, elsewhere).Database)
+	})
+	t.Run("physical", func(t *testing.T) {
+		cfg := newConfig(t, url)
+		cfg.Slot += "_physical"
+		execute(t, url, "select pg_create_physical_replication_slot('"+cfg.Slot+"')")
+		t.Cleanup(func() { dropSlot(t, url, cfg.Slot) })
+		expectForeign(t, cfg, "physical")
+	})
+	t.Run("temporary", func(t *testing.T) {
+		cfg := newConfig(t, url)
+		cfg.Slot += "_temporary"
+		conn, err := pgx.ConnectConfig(t.Context(), cfg.Database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(t.Context(), "select pg_create_logical_replication_slot($1, 'pgoutput', true)", cfg.Slot); err != nil {
+			t.Fatal(err)
+		}
+		expectForeign(t, cfg, "temporary")
+	})
+}
+
+// expectForeign checks that a foreign slot is named, and that nothing is
+// printed that would harm its owner.
+func expectForeign(t *testing.T, cfg doctor.Config, text string) {
+	t.Helper()
+	r := expect(t, cfg, "D09", doctor.Fail, cfg.Slot, text, "RELAY_SLOT")
+	if r.SQL != "" {
+		t.Errorf("prints SQL for a slot of somebody else: %s", r.SQL)
+	}
+	expect(t, cfg, "D10", doctor.Skip, "D09 failed")
+}
+
+// OUT-05: the server threw away WAL that the slot needed.
+func TestD10_Lost(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t, pgtest.Options{Settings: map[string]string{
+		"max_slot_wal_keep_size": "1MB", "max_wal_size": "32MB", "min_wal_size": "32MB",
+	}})
+	url := cluster.URL("postgres")
+	migrate(t, url)
+	cfg := newConfig(t, url)
+	makeSlot(t, url, cfg.Slot, "pgoutput")
+	noteReconciled(t, url, cfg.Slot)
+	pgtest.Eventually(t, 30*time.Second, func() error {
+		execute(t, url, "select pg_logical_emit_message(false, '', repeat('x', 1000000))", "select pg_switch_wal()", "checkpoint")
+		if query[string](t, url, "select wal_status from pg_replication_slots") != "lost" {
+			return errors.New("the slot is not lost yet")
+		}
+		return nil
+	})
+	mend(t, url, expect(t, cfg, "D10", doctor.Fail, "lost", "RELAY_SLOT_LOST"))
+	expect(t, cfg, "D10", doctor.Pass)
+	expectReconcile(t, url, cfg.Slot)
+}

@@ -1,0 +1,152 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/schema"
+)
+
+// schemaVersion compares the migrations that were applied with those that this
+// program needs.
+func schemaVersion(ctx context.Context, p *patient) (finding, error) {
+	err := schema.Check(ctx, p.conn, p.cfg.Schema)
+	var version *schema.VersionError
+	switch {
+	case err == nil:
+		return pass("schema " + ident(p.cfg.Schema) + " has what this program needs"), nil
+	case sqlState(err) == "42501":
+		return skip("role " + ident(p.conn.Config().User) + " may not look; see D28"), nil
+	case !errors.As(err, &version):
+		return finding{}, err
+	}
+	f := finding{
+		status: Fail, observed: fmt.Sprintf("version %d", version.Have), expected: fmt.Sprintf("version %d", version.Want),
+		message: fmt.Sprintf("schema %s has version %d, this program needs version %d", ident(p.cfg.Schema), version.Have, version.Want),
+		remedy:  version.Hint(),
+	}
+	if version.Have == 0 {
+		f.observed, f.message = "not there", "there is no schema "+ident(p.cfg.Schema)+" with the tables of the outbox"
+	}
+	return f, nil
+}
+
+// right is one privilege on one of our tables or functions.
+type right struct{ privilege, object string }
+
+// grant is the statement that gives the right.
+func (r right) grant(p *patient) string {
+	object := p.table(r.object)
+	if r.privilege == "execute" {
+		object = "function " + p.function(r.object)
+	}
+	return "grant " + r.privilege + " on " + object + " to " + ident(p.conn.Config().User)
+}
+
+// rights are what the relay uses.
+var rights = []right{
+	{"select", "schema_version"},
+	{"select", "messages"},
+	{"select", "dispatched"}, {"insert", "dispatched"},
+	{"select", "deferred"}, {"insert", "deferred"}, {"delete", "deferred"},
+	{"select", "dead_letters"}, {"insert", "dead_letters"},
+	{"select", "relays"}, {"insert", "relays"}, {"update", "relays"},
+	{"execute", "record_position(text, bigint, pg_lsn)"},
+}
+
+// function quotes a function that is written with its argument types.
+func (p *patient) function(signature string) string {
+	name, arguments, _ := strings.Cut(signature, "(")
+	return p.table(name) + "(" + arguments
+}
+
+// grants asks for every right that the relay uses on what there is.
+func grants(ctx context.Context, p *patient) (finding, error) {
+	role, name := ident(p.conn.Config().User), ident(p.cfg.Schema)
+	var usage bool
+	err := p.conn.QueryRow(ctx,
+		`select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = $1`, p.cfg.Schema).Scan(&usage)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return skip("there is no schema " + name + "; see D31"), nil
+	}
+	if err != nil {
+		return finding{}, err
+	}
+	var missing, statements []string
+	if !usage {
+		missing = append(missing, "usage on schema "+name)
+		statements = append(statements, "grant usage on schema "+name+" to "+role)
+	}
+	for _, r := range rights {
+		lacks, err := p.lacks(ctx, r)
+		if err != nil {
+			return finding{}, err
+		}
+		if lacks {
+			missing = append(missing, r.privilege+" on "+r.object)
+			statements = append(statements, r.grant(p))
+		}
+	}
+	if len(missing) == 0 {
+		return pass("role " + role + " has them all"), nil
+	}
+	return finding{
+		status: Fail, observed: "missing: " + strings.Join(missing, ", "),
+		message: "role " + role + " lacks rights that the relay uses",
+		remedy:  "as the owner of the schema; `outbox-relay grants print` prints them all",
+		sql:     script(statements...),
+	}, nil
+}
+
+// lacks reports whether there is the object and the role has not the right. The
+// object is looked up in the catalog, because a name cannot be resolved without
+// USAGE on its schema.
+func (p *patient) lacks(ctx context.Context, r right) (lacks bool, err error) {
+	sql := `
+		select coalesce(bool_or(not has_table_privilege(c.oid, $3)), false)
+		from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		where n.nspname = $1 and c.relname = $2`
+	name, _, isFunction := strings.Cut(r.object, "(")
+	if isFunction {
+		sql = `
+		select coalesce(bool_or(not has_function_privilege(p.oid, $3)), false)
+		from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+		where n.nspname = $1 and p.proname = $2`
+	}
+	err = p.conn.QueryRow(ctx, sql, p.cfg.Schema, name, r.privilege).Scan(&lacks)
+	return lacks, err
+}
+
+// rowSecurity looks for tables whose rows are hidden from the relay: it would
+// take hidden messages for withdrawn ones.
+func rowSecurity(ctx context.Context, p *patient) (finding, error) {
+	rows, err := p.conn.Query(ctx, `
+		select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		where n.nspname = $1 and c.relkind in ('r', 'p') and row_security_active(c.oid)
+		order by c.relname`, p.cfg.Schema)
+	if err != nil {
+		return finding{}, err
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return finding{}, err
+	}
+	if len(tables) == 0 {
+		return pass("not active for role " + ident(p.conn.Config().User)), nil
+	}
+	var names, statements []string
+	for _, table := range tables {
+		names = append(names, p.table(table))
+		statements = append(statements, "alter table "+p.table(table)+" disable row level security")
+	}
+	return finding{
+		status: Fail, observed: "active on " + strings.Join(names, ", "),
+		message: "row security hides rows from the relay: it would take them for withdrawn, or fail to record outcomes",
+		remedy:  "as the owner of the tables; or, as superuser, give the role BYPASSRLS",
+		sql:     script(statements...),
+	}, nil
+}

@@ -1,0 +1,124 @@
+package doctor_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/schema"
+)
+
+func migrate(t *testing.T, url string) {
+	t.Helper()
+	cfg := schema.Config{Schema: "outbox", Publication: "outbox_relay"}
+	if _, err := schema.Migrate(t.Context(), parse(t, url), cfg, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestD31_Missing(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	cfg := newConfig(t, url)
+	expect(t, cfg, "D31", doctor.Fail, "not there", "outbox-relay migrate")
+	expect(t, cfg, "D26", doctor.Skip, "D31 failed")
+	expect(t, cfg, "D28", doctor.Skip, "D31")
+	migrate(t, url)
+	expect(t, cfg, "D31", doctor.Pass)
+}
+
+func TestD31_Old(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	execute(t, url, "delete from outbox.schema_version")
+	execute(t, url, fmt.Sprintf("insert into outbox.schema_version (version) values (%d)", schema.Version-1))
+	want := fmt.Sprintf("needs version %d", schema.Version)
+	if schema.Version == 1 {
+		want = "not there"
+	}
+	expect(t, newConfig(t, url), "D31", doctor.Fail, want)
+}
+
+func TestD28_NoRights(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	role := newRole(t, url, "replication")
+	cfg := newConfig(t, url)
+	cfg.Database = as(cfg.Database, role)
+	mend(t, url, expect(t, cfg, "D28", doctor.Fail, pgx.Identifier{role}.Sanitize(),
+		"usage on schema", "select on messages", "execute on record_position"))
+	expect(t, cfg, "D28", doctor.Pass)
+}
+
+// The statements that the program prints for the relay are enough.
+func TestD28_PrintedGrants(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	role := newRole(t, url, "replication")
+	cfg := newConfig(t, url)
+	cfg.Database = as(cfg.Database, role)
+	var sql strings.Builder
+	err := schema.Grants(&sql, schema.GrantsConfig{
+		Schema: "outbox", Database: cfg.Database.Database, Relay: role, Part: schema.PartRights,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, sql.String())
+	if report := examine(t, cfg); report.Failed > 0 {
+		t.Errorf("finds faults: %+v", report.Checks)
+	}
+}
+
+func TestD28_OneRight(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	role := newRole(t, url, "replication")
+	cfg := newConfig(t, url)
+	cfg.Database = as(cfg.Database, role)
+	quoted := pgx.Identifier{role}.Sanitize()
+	execute(t, url, "grant usage on schema outbox to "+quoted, "grant all on all tables in schema outbox to "+quoted,
+		"grant execute on all functions in schema outbox to "+quoted, "revoke insert on outbox.dispatched from "+quoted)
+	r := expect(t, cfg, "D28", doctor.Fail, "insert on dispatched")
+	if want := `grant insert on "outbox"."dispatched" to ` + quoted + ";"; r.SQL != want {
+		t.Errorf("prints %q, want %q", r.SQL, want)
+	}
+	mend(t, url, r)
+	expect(t, cfg, "D28", doctor.Pass)
+}
+
+func TestD26_RowSecurity(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	role := newRole(t, url, "replication")
+	quoted := pgx.Identifier{role}.Sanitize()
+	cfg := newConfig(t, url)
+	cfg.Database = as(cfg.Database, role)
+	execute(t, url, "grant usage on schema outbox to "+quoted, "grant all on all tables in schema outbox to "+quoted,
+		"grant execute on all functions in schema outbox to "+quoted, "alter table outbox.messages enable row level security", "alter table outbox.dispatched enable row level security")
+	mend(t, url, expect(t, cfg, "D26", doctor.Fail, `"outbox"."messages"`, `"outbox"."dispatched"`))
+	expect(t, cfg, "D26", doctor.Pass)
+}
+
+// SCH-08: names that need quotes.
+func TestRun_OddNames(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	names := schema.Config{Schema: `Out"box.x`, Publication: `Pub "1"`}
+	if _, err := schema.Migrate(t.Context(), parse(t, url), names, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	cfg := newConfig(t, url)
+	cfg.Schema, cfg.Publication = names.Schema, names.Publication
+	if report := examine(t, cfg); report.Failed > 0 {
+		t.Errorf("finds faults: %+v", report.Checks)
+	}
+	execute(t, url, `alter publication "Pub ""1""" drop table "Out""box.x".messages`)
+	mend(t, url, expect(t, cfg, "D20", doctor.Fail))
+	expect(t, cfg, "D20", doctor.Pass)
+}

@@ -1,0 +1,161 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// sentence is the report in one line: what a person wants to know first.
+func (r *Report) sentence() string {
+	parts := []string{r.streaming()}
+	switch n := r.WithoutOutcome; n.Count {
+	case 0:
+		parts = append(parts, "no message without outcome")
+	case 1:
+		parts = append(parts, "1 message without outcome"+n.age())
+	default:
+		parts = append(parts, n.number()+" messages without outcome"+n.age())
+	}
+	if r.Deferred.Count > 0 {
+		parts = append(parts, r.Deferred.number()+" deferred")
+	}
+	switch n := r.DeadLetters; n.Count {
+	case 0:
+	case 1:
+		parts = append(parts, "1 dead letter")
+	default:
+		parts = append(parts, n.number()+" dead letters")
+	}
+	if s := r.Slot; s != nil && s.RetainedBytes != nil {
+		parts = append(parts, "slot keeps "+size(*s.RetainedBytes)+" of WAL")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// streaming says whether a relay is at work.
+func (r *Report) streaming() string {
+	switch s := r.Slot; {
+	case s == nil && r.Relay == nil:
+		return "no relay has run yet"
+	case s == nil:
+		return fmt.Sprintf("slot %q is gone and no relay is streaming", r.slotName)
+	case s.InvalidationReason != "":
+		return fmt.Sprintf("slot %q is lost (%s)", s.Name, s.InvalidationReason)
+	case s.WALStatus == "lost":
+		return fmt.Sprintf("slot %q is lost", s.Name)
+	case s.Active && r.Relay != nil:
+		return fmt.Sprintf("%s is streaming (epoch %d)", r.Relay.Holder, r.Relay.Epoch)
+	case s.Active:
+		return s.user() + " is streaming"
+	}
+	return "no relay is streaming"
+}
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) error {
+	if _, err := fmt.Fprintln(w, r.Summary); err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range r.rows() {
+		fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+	}
+	return table.Flush()
+}
+
+func (r *Report) rows() [][2]string {
+	rows := [][2]string{{"slot", r.slotName + ": does not exist"}}
+	if s := r.Slot; s != nil {
+		state := "not in use"
+		if s.Active {
+			state = "in use by " + s.user()
+		}
+		rows[0][1] = s.Name + ": " + state + ", wal_status " + s.WALStatus
+		rows = append(rows,
+			[2]string{"retained WAL", sizeOrUnknown(s.RetainedBytes)},
+			[2]string{"unconfirmed WAL", sizeOrUnknown(s.UnconfirmedBytes)},
+			[2]string{"WAL until loss", s.untilLoss()},
+		)
+	}
+	if relay := r.Relay; relay != nil {
+		rows = append(rows,
+			[2]string{"holder", relay.Holder + ", version " + relay.Version},
+			[2]string{"epoch", fmt.Sprint(relay.Epoch)},
+			[2]string{"recorded", relay.ConfirmedLSN + ", " + age(r.At.Sub(relay.UpdatedAt).Seconds()) + " ago"},
+		)
+	}
+	return append(rows,
+		[2]string{"without outcome", r.WithoutOutcome.number() + r.WithoutOutcome.age()},
+		[2]string{"deferred", r.Deferred.number() + r.Deferred.age()},
+		[2]string{"dead letters", r.DeadLetters.number() + r.DeadLetters.age()},
+	)
+}
+
+// user is who streams from the slot.
+func (s *Slot) user() string {
+	if s.ActivePID == nil {
+		return "a process"
+	}
+	return fmt.Sprintf("process %d", *s.ActivePID)
+}
+
+func (s *Slot) untilLoss() string {
+	switch {
+	case s.SafeBytes != nil:
+		return size(*s.SafeBytes)
+	case s.WALStatus == "lost":
+		return "lost"
+	}
+	return "no limit"
+}
+
+func (c Count) number() string {
+	if c.AtLeast {
+		return fmt.Sprintf("at least %d", c.Count)
+	}
+	return fmt.Sprint(c.Count)
+}
+
+func (c Count) age() string {
+	if c.OldestSeconds == nil {
+		return ""
+	}
+	return " (oldest " + age(*c.OldestSeconds) + ")"
+}
+
+// age writes seconds with one digit more than a person needs.
+func age(seconds float64) string {
+	d := time.Duration(max(0, seconds) * float64(time.Second))
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%.1f min", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.1f h", d.Hours())
+	}
+	return fmt.Sprintf("%.1f days", d.Hours()/24)
+}
+
+func sizeOrUnknown(bytes *int64) string {
+	if bytes == nil {
+		return "unknown"
+	}
+	return size(*bytes)
+}
+
+// size writes a number of bytes as Postgres does, in powers of 1024.
+func size(bytes int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(bytes), 0
+	for ; value >= 1024 && unit < len(units)-1; unit++ {
+		value /= 1024
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}
