@@ -329,3 +329,21 @@ func TestConfig_PrintsNoSecrets(t *testing.T) {
 		t.Errorf("a secret is in %s", printed)
 	}
 }
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	var own struct {
+		Listen string     `env:"DEMO_LISTEN, default=127.0.0.1:0"`
+		Orders int        `env:"DEMO_ORDERS, default=100"`
+		Log    config.Log `env:", prefix=DEMO_LOG_"`
+	}
+	err := config.Read(t.Context(), envconfig.MapLookuper(map[string]string{"DEMO_ORDERS": "7"}), &own)
+	if err != nil || own.Listen != "127.0.0.1:0" || own.Orders != 7 || own.Log.Level != zapcore.InfoLevel {
+		t.Errorf("%+v, %v", own, err)
+	}
+	err = config.Read(t.Context(), envconfig.MapLookuper(map[string]string{"DEMO_ORDERS": "x", "DEMO_LOG_FORMAT": "y"}), &own)
+	want := "2 settings are wrong:\nDEMO_ORDERS is \"x\": want a whole number\nDEMO_LOG_FORMAT is \"y\": want json, console or auto"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+}

@@ -23,9 +23,29 @@ type variable struct {
 	owner  reflect.Type // the struct that has the field
 }
 
+// Read fills a struct of settings from the environment as [Load] does, for a verb
+// with settings of its own: target is a pointer to a struct whose fields have env
+// tags, or are groups with a tag that only has a prefix. A group with a method
+// Validate is validated. The only error is an [*Error].
+func Read(ctx context.Context, environment envconfig.Lookuper, target any) error {
+	found := problems{variables: variables(target)}
+	for _, v := range found.variables {
+		found.add("", v.read(ctx, environment))
+	}
+	groups := reflect.ValueOf(target).Elem()
+	for i := range groups.NumField() {
+		tag := groups.Type().Field(i).Tag.Get("env")
+		group, ok := groups.Field(i).Addr().Interface().(interface{ Validate() error })
+		if _, prefix, isGroup := strings.Cut(tag, ", prefix="); ok && isGroup {
+			found.add(prefix, group.Validate())
+		}
+	}
+	return found.error()
+}
+
 // variables lists the settings of a struct and of the structs in it, in the
-// order of their fields. The rules are go-envconfig's: a tag without a name is a
-// group, whose prefix stands before the names in it.
+// order of their fields. The rules are go-envconfig's: a struct without a name of
+// its own is a group, whose prefix, if it has one, stands before the names in it.
 func variables(config any) []variable {
 	return appendVariables(nil, "", reflect.ValueOf(config).Elem())
 }
@@ -33,17 +53,16 @@ func variables(config any) []variable {
 func appendVariables(list []variable, prefix string, group reflect.Value) []variable {
 	for i := range group.NumField() {
 		field := group.Type().Field(i)
-		tag, ok := field.Tag.Lookup("env")
-		if !ok {
-			continue
-		}
-		name, options, _ := strings.Cut(tag, ",")
-		if name == "" {
+		name, options, _ := strings.Cut(field.Tag.Get("env"), ",")
+		switch {
+		case name == "" && (field.Type.Kind() != reflect.Struct || !field.IsExported()):
+			continue // not a setting
+		case name == "":
 			_, inner, _ := strings.Cut(options, "prefix=")
 			list = appendVariables(list, prefix+inner, group.Field(i))
-			continue
+		default:
+			list = append(list, variable{prefix + name, prefix, group.Field(i), field, group.Type()})
 		}
-		list = append(list, variable{prefix + name, prefix, group.Field(i), field, group.Type()})
 	}
 	return list
 }
