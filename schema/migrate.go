@@ -34,7 +34,7 @@ func Migrate(ctx context.Context, database *pgx.ConnConfig, cfg Config, log *zap
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*database)
+	db := stdlib.OpenDB(*database, stdlib.OptionAfterConnect(pinSearchPath))
 	defer func() { _ = db.Close() }() // every connection is back in the pool
 	log = log.Named("schema").With(zap.String("schema", cfg.Schema))
 
@@ -55,6 +55,13 @@ func Migrate(ctx context.Context, database *pgx.ConnConfig, cfg Config, log *zap
 	}
 	log.Info("schema is up to date", zap.Int64("version", Version), zap.Duration("elapsed", time.Since(start)))
 	return applied, nil
+}
+
+// pinSearchPath keeps the role's own tables and functions out of goose's
+// statements. It is no startup parameter because poolers refuse those.
+func pinSearchPath(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `set search_path = pg_catalog, pg_temp`)
+	return err
 }
 
 // migrateError names the version that failed.

@@ -24,7 +24,7 @@ func PrintAfter(w io.Writer, cfg Config, version int64) error {
 	out.printf("-- Apply each transaction once, and stop at the first error (psql -v ON_ERROR_STOP=1).\n")
 	out.printf("-- The role that applies them owns everything and needs CREATE on the database.\n")
 	if version == 0 {
-		out.printf("\ncreate schema if not exists %s;\n%s", quote(cfg.Schema), render("version_table", cfg))
+		out.printf("\nbegin;\ncreate schema if not exists %s;\n%scommit;\n", quote(cfg.Schema), render("version_table", cfg))
 	}
 	for _, m := range migrations[version:] {
 		out.printf("\n-- Migration %s\nbegin;\n%s", m.name, m.sql(cfg))

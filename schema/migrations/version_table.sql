@@ -1,3 +1,4 @@
+set local search_path = pg_catalog, pg_temp;
 create table if not exists {{.Schema}}.schema_version (
 	version bigint not null,
 	applied_at timestamptz not null default now(),

@@ -1,0 +1,37 @@
+
+-- Part 3: rights. As the owner of the tables, after every migration.
+{{- with .Application}}
+-- Applications write messages, may take back their own (by id or key), and keep
+-- claims. They read no payloads.
+grant usage on schema {{$.Schema}} to {{.}};
+grant insert (key, queue, ordering_key, payload, headers, delay_seconds, priority, deliver_at),
+	select (id, key), delete on {{$.Schema}}.messages to {{.}};
+grant select, insert, update (claimed_at, expires_at, result) on {{$.Schema}}.claims to {{.}};
+grant execute on function
+	{{$.Schema}}.enqueue(text, text, jsonb, text, jsonb, integer, integer, timestamptz),
+	{{$.Schema}}.claim(text, text, interval)
+	to {{.}};
+{{- end}}
+{{- with .Relay}}
+-- The relay reads messages and writes what became of them. It deletes what has
+-- served its time, and never updates a message.
+grant usage on schema {{$.Schema}} to {{.}};
+grant select, delete on {{$.Schema}}.messages to {{.}};
+grant select on sequence {{$.Schema}}.messages_id_seq to {{.}};
+grant select, insert, delete on {{$.Schema}}.dispatched to {{.}};
+grant select, insert, update, delete on {{$.Schema}}.deferred, {{$.Schema}}.dead_letters to {{.}};
+grant select, insert, update on {{$.Schema}}.relays to {{.}};
+grant select on {{$.Schema}}.queues, {{$.Schema}}.message_status, {{$.Schema}}.schema_version to {{.}};
+grant select (consumer, event_id, expires_at), delete on {{$.Schema}}.claims to {{.}};
+grant execute on function {{$.Schema}}.record_position(text, bigint, pg_lsn) to {{.}};
+{{- end}}
+{{- with .Monitoring}}
+-- Monitoring sees states, counts and reasons, never payloads.
+grant usage on schema {{$.Schema}} to {{.}};
+grant select on {{$.Schema}}.message_status, {{$.Schema}}.dispatched, {{$.Schema}}.deferred, {{$.Schema}}.dead_letters,
+	{{$.Schema}}.queues, {{$.Schema}}.relays, {{$.Schema}}.schema_version to {{.}};
+{{- end}}
+{{- with .Owner}}
+-- As an administrator again: the publication stays without this right.
+revoke create on database {{$.Database}} from {{.}};
+{{- end}}
