@@ -15,10 +15,10 @@ type streams struct {
 	out, err io.Writer
 }
 
-// run is the whole program without the process around it. What it returns
-// becomes the exit code.
-func run(ctx context.Context, args []string, environment envconfig.Lookuper, std streams) error {
-	root := newRoot(&program{environment: environment, streams: std})
+// run is the whole program without the process around it: environ is like that
+// of os.Environ. What run returns becomes the exit code.
+func run(ctx context.Context, args, environ []string, std streams) error {
+	root := newRoot(&program{streams: std, environ: environ})
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)
 }
@@ -26,7 +26,17 @@ func run(ctx context.Context, args []string, environment envconfig.Lookuper, std
 // program is what every verb works with.
 type program struct {
 	streams
-	environment envconfig.Lookuper
+	environ []string
+}
+
+// environment looks variables up.
+func (p *program) environment() envconfig.Lookuper {
+	values := make(map[string]string, len(p.environ))
+	for _, entry := range p.environ {
+		name, value, _ := strings.Cut(entry, "=")
+		values[name] = value
+	}
+	return envconfig.MapLookuper(values)
 }
 
 // newRoot returns the command line: one line per verb.
@@ -46,6 +56,13 @@ func newRoot(p *program) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
+		newBench(p),
+		newRun(p),
+		newMigrate(p),
+		newGrants(p),
+		newDoctor(p),
+		newStatus(p),
+		newEmulator(p),
 		newVersion(p),
 	)
 	root.SetIn(p.in)

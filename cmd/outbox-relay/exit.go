@@ -6,6 +6,10 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/outbox-relay/outbox-relay/cdc"
+	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/schema"
 )
 
 // The exit codes are an API: scripts and service managers decide by them. New
@@ -45,14 +49,25 @@ func exitCodeHelp() string {
 
 // exitCode is the code that stands for an error.
 func exitCode(err error) int {
-	var usage *usageError
 	switch {
 	case err == nil:
 		return exitStopped
-	case errors.As(err, &usage):
+	case is[*usageError](err), is[*config.Error](err):
 		return exitUsage
+	case is[*schema.VersionError](err):
+		return exitSchema
+	case errors.Is(err, cdc.ErrSlotLost), errors.Is(err, cdc.ErrSlotForeign):
+		return exitSlotLost
+	case is[*doctorError](err):
+		return exitDoctorFailed
 	}
 	return exitUnexpected
+}
+
+// is reports whether err is of a type, or wraps such an error.
+func is[T error](err error) bool {
+	var target T
+	return errors.As(err, &target)
 }
 
 // usageError says that the command line is wrong.
@@ -63,15 +78,26 @@ func (e *usageError) Error() string { return e.text }
 // Hint says where to look.
 func (e *usageError) Hint() string { return "see `" + e.command + " --help`" }
 
+// loggedError is an error that the log has told already.
+type loggedError struct{ err error }
+
+func (e *loggedError) Error() string { return e.err.Error() }
+
+func (e *loggedError) Unwrap() error { return e.err }
+
+// hinter is an error that knows what to do about it.
+type hinter interface{ Hint() string }
+
 // report writes an error for people, with what to do about it on a line of its
 // own.
 func report(w io.Writer, err error) {
-	if err == nil {
+	if err == nil || is[*loggedError](err) {
 		return
 	}
-	fmt.Fprintln(w, "outbox-relay:", strings.ReplaceAll(err.Error(), "\n", "\n  "))
-	var hinted interface{ Hint() string }
-	if errors.As(err, &hinted) {
+	text := err.Error()
+	fmt.Fprintln(w, "outbox-relay:", strings.ReplaceAll(text, "\n", "\n  "))
+	var hinted hinter
+	if errors.As(err, &hinted) && !strings.Contains(text, hinted.Hint()) {
 		fmt.Fprintln(w, "hint:", hinted.Hint())
 	}
 }

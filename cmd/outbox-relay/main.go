@@ -10,8 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/sethvargo/go-envconfig"
 )
 
 func main() {
@@ -20,7 +18,7 @@ func main() {
 	// process whose drain somebody does not want to wait for.
 	context.AfterFunc(ctx, stop)
 
-	err := run(ctx, os.Args[1:], envconfig.OsLookuper(), streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+	err := run(ctx, os.Args[1:], os.Environ(), streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	report(os.Stderr, err)
 	os.Exit(exitCode(err))
 }

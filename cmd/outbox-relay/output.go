@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 )
@@ -18,4 +20,21 @@ func (p *program) printJSON(value any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(value)
+}
+
+// colour reports whether data on out may be coloured: on a terminal, unless
+// NO_COLOR says no.
+func (p *program) colour() bool {
+	value, _ := p.environment().Lookup("NO_COLOR")
+	return value == "" && isTerminal(p.out)
+}
+
+// isTerminal reports whether somebody may be looking.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

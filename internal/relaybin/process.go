@@ -18,7 +18,7 @@ import (
 type Process struct {
 	command *exec.Cmd
 	stdout  buffer
-	log     lines
+	log     Log
 	done    chan struct{} // closed once it has ended and all it wrote is here
 }
 
@@ -42,7 +42,7 @@ func Start(path string, environment map[string]string, args ...string) (*Process
 		started <- err
 		if err == nil {
 			_ = p.command.Wait() // the state says how it ended
-			p.log.end()
+			p.log.End()
 			close(p.done)
 		}
 	}()
@@ -99,15 +99,8 @@ func (p *Process) Stop(ctx context.Context) (code int, err error) {
 // Stdout is what the program has written to its standard output.
 func (p *Process) Stdout() string { return p.stdout.String() }
 
-// Log is every line that the program has written to its standard error.
-func (p *Process) Log() []Line { return p.log.all() }
-
-// Await returns the first line of the log, from line number from on, for which
-// match holds, and its number. It waits until there is one, the program ends or
-// ctx does.
-func (p *Process) Await(ctx context.Context, from int, match func(Line) bool) (line Line, number int, err error) {
-	return p.log.await(ctx, from, match)
-}
+// Log is what the program writes to its standard error.
+func (p *Process) Log() *Log { return &p.log }
 
 // buffer collects output while others read it.
 type buffer struct {

@@ -24,7 +24,7 @@ func TestRun_ReturnsOutputAndExitCode(t *testing.T) {
 	}
 	p = relaybin.Run(t, nil, "no-such-verb")
 	p.AwaitExit(t, 2)
-	if log := p.Log(); len(log) == 0 || !strings.Contains(log[0].Text, "no-such-verb") {
+	if log := p.Log().Lines(); len(log) == 0 || !strings.Contains(log[0].Text, "no-such-verb") {
 		t.Errorf("stderr is %v", log)
 	}
 }
@@ -52,7 +52,7 @@ func TestProcess_AwaitFindsOldAndNewLines(t *testing.T) {
 		t.Errorf("line is %+v", line)
 	}
 	plain := func(l relaybin.Line) bool { return l.Fields == nil }
-	line, number, err := p.Await(t.Context(), 0, plain)
+	line, number, err := p.Log().Await(t.Context(), 0, plain)
 	if err != nil || line.Text != "plain hello" || number != 1 {
 		t.Errorf("got line %d %q, %v", number, line.Text, err)
 	}
@@ -61,12 +61,12 @@ func TestProcess_AwaitFindsOldAndNewLines(t *testing.T) {
 func TestProcess_AwaitEndsWithTheProgram(t *testing.T) {
 	t.Parallel()
 	p := shell(t, "printf unfinished >&2; exit 3")
-	_, _, err := p.Await(t.Context(), 0, func(l relaybin.Line) bool { return l.Text == "something else" })
+	_, _, err := p.Log().Await(t.Context(), 0, func(l relaybin.Line) bool { return l.Text == "something else" })
 	if err == nil {
 		t.Error("a line that never came was found")
 	}
 	p.AwaitExit(t, 3)
-	if log := p.Log(); len(log) != 1 || log[0].Text != "unfinished" {
+	if log := p.Log().Lines(); len(log) != 1 || log[0].Text != "unfinished" {
 		t.Errorf("log is %v", log)
 	}
 }
@@ -80,7 +80,7 @@ func TestProcess_WaitsEndWithTheirContext(t *testing.T) {
 	if _, err := p.Wait(ctx); !errors.Is(err, enough) {
 		t.Errorf("Wait returned %v", err)
 	}
-	if _, _, err := p.Await(ctx, 0, func(relaybin.Line) bool { return false }); !errors.Is(err, enough) {
+	if _, _, err := p.Log().Await(ctx, 0, func(relaybin.Line) bool { return false }); !errors.Is(err, enough) {
 		t.Errorf("Await returned %v", err)
 	}
 }

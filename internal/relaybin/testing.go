@@ -2,8 +2,6 @@ package relaybin
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 )
 
@@ -39,7 +37,7 @@ func Run(t TB, environment map[string]string, args ...string) *Process {
 			t.Errorf("kill process %d: %v", p.PID(), err)
 		}
 		if t.Failed() {
-			t.Logf("process %d wrote:\n%s", p.PID(), p.logText())
+			t.Logf("process %d wrote:\n%s", p.PID(), p.log.Text())
 		}
 	})
 	return p
@@ -49,9 +47,16 @@ func Run(t TB, environment map[string]string, args ...string) *Process {
 // the program ends before or takes too long.
 func (p *Process) AwaitLog(t TB, message string) Line {
 	t.Helper()
+	return p.log.AwaitMessage(t, message)
+}
+
+// AwaitMessage waits for the first line with this message, and fails the test
+// when the log ends before or that takes too long.
+func (l *Log) AwaitMessage(t TB, message string) Line {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	line, _, err := p.Await(ctx, 0, func(l Line) bool { return l.Message() == message })
+	line, _, err := l.Await(ctx, 0, func(l Line) bool { return l.Message() == message })
 	if err != nil {
 		t.Fatalf("%q: %v", message, err)
 	}
@@ -71,12 +76,4 @@ func (p *Process) AwaitExit(t TB, want int) {
 	if code != want {
 		t.Fatalf("exit code is %d, want %d", code, want)
 	}
-}
-
-func (p *Process) logText() string {
-	var b strings.Builder
-	for _, line := range p.Log() {
-		fmt.Fprintln(&b, line.Text)
-	}
-	return b.String()
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -30,8 +31,9 @@ func (l Line) text(key string) string {
 	return s
 }
 
-// lines takes a log apart while others wait for a certain line.
-type lines struct {
+// Log takes a log apart while others wait for a certain line. The zero Log is
+// empty. A program that runs inside the test may write to one as well.
+type Log struct {
 	mu      sync.Mutex
 	partial []byte        // a line whose end has not come
 	lines   []Line        // the lines so far
@@ -40,7 +42,7 @@ type lines struct {
 }
 
 // Write implements io.Writer.
-func (l *lines) Write(text []byte) (int, error) {
+func (l *Log) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.partial = append(l.partial, text...)
@@ -63,8 +65,8 @@ func parse(text string) Line {
 	return line
 }
 
-// end says that nothing more will be written.
-func (l *lines) end() {
+// End says that nothing more will be written.
+func (l *Log) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.partial) > 0 {
@@ -76,22 +78,34 @@ func (l *lines) end() {
 }
 
 // changed wakes who waits. The caller holds mu.
-func (l *lines) changed() {
+func (l *Log) changed() {
 	if l.more != nil {
 		close(l.more)
 		l.more = nil
 	}
 }
 
-func (l *lines) all() []Line {
+// Lines is every line so far.
+func (l *Log) Lines() []Line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.lines)
 }
 
-var errEnded = errors.New("the program has ended")
+var errEnded = errors.New("the log has ended")
 
-func (l *lines) await(ctx context.Context, from int, match func(Line) bool) (Line, int, error) {
+// Text is everything that was written, in whole lines.
+func (l *Log) Text() string {
+	var b strings.Builder
+	for _, line := range l.Lines() {
+		b.WriteString(line.Text + "\n")
+	}
+	return b.String()
+}
+
+// Await returns the first line, from line number from on, for which match holds,
+// and its number. It waits until there is one, the log ends or ctx does.
+func (l *Log) Await(ctx context.Context, from int, match func(Line) bool) (Line, int, error) {
 	for {
 		news, ended, more := l.since(from)
 		for i, line := range news {
@@ -113,7 +127,7 @@ func (l *lines) await(ctx context.Context, from int, match func(Line) bool) (Lin
 
 // since returns the lines from a number on, whether they are the last ones, and
 // a channel that is closed when there may be more.
-func (l *lines) since(from int) (news []Line, ended bool, more <-chan struct{}) {
+func (l *Log) since(from int) (news []Line, ended bool, more <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.more == nil {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outbox-relay/outbox-relay/config"
+)
+
+// names is the part of the settings that is always read: the log, and what
+// schema, slot and publication are called.
+const names config.Part = "names"
+
+// closeTimeout bounds the farewell to a server that does not answer.
+const closeTimeout = 2 * time.Second
+
+// withConnection runs do on a connection for a verb's own questions.
+func withConnection(ctx context.Context, cfg *config.Config, do func(*pgx.Conn) error) error {
+	settings := cfg.Database()
+	settings.ConnectTimeout = cfg.CDC.ConnectTimeout
+	settings.RuntimeParams["application_name"] = "outbox-relay"
+	settings.DefaultQueryExecMode = pgx.QueryExecModeExec // also behind a pooler
+	conn, err := pgx.ConnectConfig(ctx, settings)
+	if err != nil {
+		return &connectError{err}
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		_ = conn.Close(ctx)
+	}()
+	return do(conn)
+}
+
+// connectError says that the database could not be connected to. Its text is
+// one line: pgx writes one for each address that it tried.
+type connectError struct{ err error }
+
+func (e *connectError) Error() string {
+	return "connect: " + strings.Join(strings.Fields(e.err.Error()), " ")
+}
+
+func (e *connectError) Unwrap() error { return e.err }
+
+// Hint says who looks closer.
+func (e *connectError) Hint() string {
+	return "`outbox-relay doctor` says more"
+}
+
+// passes reports whether an error of the database may pass by itself: nobody
+// answers, or the server says that it cannot answer now.
+func passes(err error) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		var connect *connectError
+		return errors.As(err, &connect)
+	}
+	switch pgErr.Code[:2] {
+	case "08", "53", "57", "58": // connection, resources, intervention, system
+		return true
+	}
+	return false
+}
+
+// pause waits and reports whether ctx lasted that long.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

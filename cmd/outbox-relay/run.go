@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/cdc"
+	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/relay"
+	"github.com/outbox-relay/outbox-relay/relay/infrai"
+	"github.com/outbox-relay/outbox-relay/schema"
+)
+
+func newRun(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "run",
+		Short: "Publish messages until stopped",
+		Long: "run publishes committed messages until it is stopped with SIGTERM or SIGINT. Then it finishes\n" +
+			"the requests in flight, records their outcomes and gives the slot back; a second signal ends it\n" +
+			"at once. While another relay holds the slot it waits to take over.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(cmd.Context(), p.environment())
+			if err != nil {
+				return err
+			}
+			log := newLogger(cfg.Log, p.err)
+			return logEnd(cmd.Context(), log, p.relay(cmd.Context(), cfg, log))
+		},
+	}
+}
+
+// relay wires the parts and runs them until ctx ends.
+func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
+	cfg.Relay.Version, cfg.Relay.Holder = currentVersion().Version, holder()
+	p.logStart(cfg, log)
+
+	publisher, err := infrai.New(cfg.Infrai, log)
+	if err != nil {
+		return &config.Error{Problems: []error{err}}
+	}
+	defer publisher.Close()
+	if err := awaitSchema(ctx, cfg, log); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	source := cdc.New(cfg.CDC, cfg.Database(), cfg.Replication(), log)
+	return relay.New(cfg.Relay, cfg.Database(), source, publisher, log).Run(ctx)
+}
+
+// logStart writes the first lines: who this is, and what about its settings may
+// be a mistake.
+func (p *program) logStart(cfg *config.Config, log *zap.Logger) {
+	log.Info("starting",
+		zap.String("version", cfg.Relay.Version), zap.String("mode", "wal"), zap.String("slot", cfg.CDC.Slot),
+		zap.String("publication", cfg.CDC.Publication), zap.String("schema", cfg.Schema), zap.String("holder", cfg.Relay.Holder))
+	for _, text := range cfg.Warnings() {
+		log.Warn("doubtful setting", zap.String("reason", text))
+	}
+	for _, u := range config.FindUnknown(p.environ) {
+		log.Warn("unknown setting has no effect", zap.String("name", u.Name), zap.String("nearest", u.Nearest))
+	}
+}
+
+// holder tells people which process holds the slot.
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// awaitSchema waits until the database answers and returns a
+// *schema.VersionError if the schema is not the one that this program needs.
+func awaitSchema(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
+	for wait := cfg.CDC.RetryMin; ; wait = min(2*wait, cfg.CDC.RetryMax) {
+		err := withConnection(ctx, cfg, func(conn *pgx.Conn) error {
+			return schema.Check(ctx, conn, cfg.Schema)
+		})
+		if err == nil || !passes(err) || ctx.Err() != nil {
+			return err
+		}
+		log.Warn("database does not answer", zap.Error(err), zap.Duration("retry_in", wait.Round(time.Millisecond)))
+		if !pause(ctx, wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+// logEnd writes the last line: why the relay ended, and with which code.
+func logEnd(ctx context.Context, log *zap.Logger, err error) error {
+	if err == nil {
+		log.Info("stopped", zap.NamedError("reason", context.Cause(ctx)), zap.Int("exit_code", exitStopped))
+		return nil
+	}
+	fields := []zap.Field{zap.Error(err), zap.Int("exit_code", exitCode(err))}
+	var hinted hinter
+	if errors.As(err, &hinted) {
+		fields = append(fields, zap.String("hint", hinted.Hint()))
+	}
+	log.Error("stopped", fields...)
+	return &loggedError{err}
+}
