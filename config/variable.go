@@ -35,7 +35,7 @@ func Read(ctx context.Context, environment envconfig.Lookuper, target any) error
 	groups := reflect.ValueOf(target).Elem()
 	for i := range groups.NumField() {
 		tag := groups.Type().Field(i).Tag.Get("env")
-		group, ok := groups.Field(i).Addr().Interface().(interface{ Validate() error })
+		group, ok := reflect.TypeAssert[interface{ Validate() error }](groups.Field(i).Addr())
 		if _, prefix, isGroup := strings.Cut(tag, ", prefix="); ok && isGroup {
 			found.add(prefix, group.Validate())
 		}
