@@ -57,7 +57,7 @@ func (s *store) backlog(ctx context.Context, after int64, limit int) (chunk []de
 	return chunk, nil
 }
 
-// horizon is the highest id among the deferred messages, 0 without any.
+// horizon is the highest id that has an outcome or is deferred, 0 without any.
 func (s *store) horizon(ctx context.Context) (id int64, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, s.sql.horizon).Scan(&id)

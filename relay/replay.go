@@ -8,11 +8,14 @@ import "context"
 // outcome in Postgres, and marks those that the queue has accepted without
 // sending them again.
 
-// nearHorizon reports whether a message may have been deferred by the
-// reconciliation that this session, or one before it, made: those ids end at
-// the horizon. Beyond the replayed part of the stream this is the only way in
-// which a message can be known already.
-func (s *session) nearHorizon(batch []message) bool {
+// mayBeKnown reports whether a look-up is worth its while. Only a relay writes
+// outcomes, one at a time, so what had none when this epoch began has none that
+// is not of this session: in a backlog, and in normal life, nothing is looked
+// up.
+func (s *session) mayBeKnown(batch []message) bool {
+	if len(s.relay.carried) > 0 {
+		return true
+	}
 	for i := range batch {
 		if batch[i].row.ID <= s.horizon {
 			return true

@@ -26,6 +26,7 @@ type router struct {
 	ring     []*queue // queues with ready messages, served in turn
 	delayed  delayHeap
 	idle     []*worker // waiting for a message; the last to wait is woken first
+	waking   bool      // a worker was woken and has not come yet
 	inFlight int
 	messages int // in the window
 	bytes    int // in the window
@@ -115,12 +116,18 @@ func (r *router) delay(m *message, until time.Time) {
 	}
 }
 
+// wakeOne wakes a worker if none is on its way. The one that comes wakes the
+// next if there is more to do: so a slow queue gets all workers within moments,
+// and a fast one is served by a few, without a wake-up for every message.
 func (r *router) wakeOne() {
-	if n := len(r.idle); n > 0 {
-		w := r.idle[n-1]
-		r.idle = r.idle[:n-1]
-		signal(w.wake)
+	n := len(r.idle)
+	if n == 0 || r.waking {
+		return
 	}
+	w := r.idle[n-1]
+	r.idle = r.idle[:n-1]
+	r.waking = true
+	signal(w.wake)
 }
 
 // take returns the next message for w, or nil when there is none; then w is
@@ -128,9 +135,12 @@ func (r *router) wakeOne() {
 func (r *router) take(now time.Time, w *worker) *message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.waking = false
 	m := r.pick(now)
 	if m == nil {
 		r.idle = append(r.idle, w)
+	} else if len(r.ring) > 0 {
+		r.wakeOne()
 	}
 	return m
 }
@@ -242,9 +252,7 @@ func (r *router) resume(now time.Time, q *queue) {
 	for _, q := range r.queues {
 		r.list(q)
 	}
-	for range r.idle {
-		r.wakeOne()
-	}
+	r.wakeOne()
 }
 
 // failed closes the gate that an outage-class failure calls for.

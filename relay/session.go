@@ -17,7 +17,7 @@ type session struct {
 	writer *writer
 
 	next    uint64 // the number of the next message of the stream
-	horizon int64  // ids up to this one may be among the deferred
+	horizon int64  // ids above this one had no outcome when the epoch began
 }
 
 // runSession moves messages while the open stream lasts and gives the stream
@@ -140,7 +140,7 @@ func (s *session) feed(ctx context.Context) error {
 		return err
 	}
 	for {
-		rows, replay, err := s.relay.source.Next(ctx)
+		rows, _, err := s.relay.source.Next(ctx)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (s *session) feed(ctx context.Context) error {
 			batch[i].number = s.next
 			s.next++
 		}
-		if replay || s.nearHorizon(batch) {
+		if s.mayBeKnown(batch) {
 			if batch, err = s.guard(ctx, batch); err != nil {
 				return err
 			}

@@ -102,4 +102,7 @@ where d.position > $1
 order by d.position
 limit $2`
 
-const sqlHorizon = `select coalesce(max(message_id), 0) from outbox.deferred`
+// Reads the last entry of three primary keys.
+const sqlHorizon = `
+select greatest(0, (select max(message_id) from outbox.dispatched),
+	(select max(message_id) from outbox.dead_letters), (select max(message_id) from outbox.deferred))`

@@ -33,6 +33,12 @@ func newStore(database *pgx.ConnConfig, schema, slot string) *store {
 	config.RuntimeParams["synchronous_commit"] = "local"
 	config.RuntimeParams["application_name"] = "outbox-relay " + slot
 	config.RuntimeParams["search_path"] = "pg_catalog"
+	// Every statement here finds its rows by a key. Tables that fill and empty
+	// within minutes mislead the planner, and a scan of dispatched for every
+	// batch would stop the relay.
+	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan"} {
+		config.RuntimeParams[way] = "off"
+	}
 	return &store{config: config, slot: slot, sql: newStatements(schema)}
 }
 
