@@ -248,3 +248,90 @@ func TestNew_AnotherSchema(t *testing.T) {
 		t.Errorf("%d rows, %v", n, err)
 	}
 }
+
+// Applications behind a connection pooler use other protocols than the default.
+func TestEnqueue_InEveryExecMode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			url := pgtest.Migrated(t)
+			config, err := pgx.ParseConfig(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.DefaultQueryExecMode = mode
+			conn, err := pgx.ConnectConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close(context.Background()) }()
+			full := message(`a"b\c'd{,}`)
+			full.OrderingKey, full.Priority, full.Delay, full.DeliverAt = `x"y\z,{}`, new(3), time.Minute, time.Now()
+			full.Headers = map[string]string{`a"\`: `{b,"}`}
+			second := full
+			second.Key = "null"
+			second.OrderingKey = "NULL"
+			tx := begin(t, conn)
+			if _, err := outbox.Enqueue(t.Context(), tx, full); err != nil {
+				t.Error("one:", err)
+			}
+			if _, err := outbox.Enqueue(t.Context(), tx, second, message("plain")); err != nil {
+				t.Error("many:", err)
+			}
+			commit(t, tx)
+			if diff := cmp.Diff([]string{full.Key, "null", "plain"}, keys(t, url)); diff != "" {
+				t.Errorf("keys (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEnqueueSQL_WritesWhatEnqueueWrites(t *testing.T) {
+	t.Parallel()
+	var messages []outbox.Message
+	for i, text := range []string{`"`, `\`, `{,}`, "NULL", " a\t\n", `\"`, "'", "\u00fc\U0001F600"} {
+		m := message(fmt.Sprintf("key-%d", i))
+		m.OrderingKey, m.Headers, m.Payload = text, map[string]string{text: text}, map[string]string{text: text}
+		m.Priority, m.Delay, m.DeliverAt = new(i), time.Duration(i)*time.Second, time.Unix(int64(i), 0)
+		messages = append(messages, m)
+	}
+	messages = append(messages, message("plain"))
+
+	rows := func(enqueue func(url string) error) []string {
+		t.Helper()
+		url := pgtest.Migrated(t)
+		if err := enqueue(url); err != nil {
+			t.Fatal(err)
+		}
+		found, err := connect(t, url).Query(t.Context(), "select (to_jsonb(m) - 'created_at')::text from outbox.messages m order by id")
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts, err := pgx.CollectRows(found, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return texts
+	}
+	viaPgx := rows(func(url string) error {
+		return pgx.BeginFunc(t.Context(), connect(t, url), func(tx pgx.Tx) error {
+			_, err := outbox.Enqueue(t.Context(), tx, messages...)
+			return err
+		})
+	})
+	viaSQL := rows(func(url string) error {
+		tx, err := openSQL(t, url).BeginTx(t.Context(), nil)
+		if err != nil {
+			return err
+		}
+		_, err = outbox.EnqueueSQL(t.Context(), tx, messages...)
+		return errors.Join(err, tx.Commit())
+	})
+	if diff := cmp.Diff(viaPgx, viaSQL); diff != "" || len(viaPgx) != len(messages) {
+		t.Errorf("%d rows (-pgx +database/sql):\n%s", len(viaPgx), diff)
+	}
+}
