@@ -97,7 +97,7 @@ func (r roles) as(t *testing.T, role string) *pgx.Conn {
 	return conn
 }
 
-// SEC: each role can do its job and nothing else.
+// Each role can do its job and nothing else.
 func TestGrants_EachRoleCanDoItsJobAndNothingElse(t *testing.T) {
 	t.Parallel()
 	r := newRoles(t, standard, "")
