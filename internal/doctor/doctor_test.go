@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
@@ -178,5 +180,63 @@ func TestRun_SkipsWhatCannotBeSeen(t *testing.T) {
 		if r.Status == doctor.Skip && r.Message == "" {
 			t.Errorf("%s is skipped without a reason", r.ID)
 		}
+	}
+}
+
+func TestRun_EveryCheckIsOnThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := string(page)
+	for _, r := range examine(t, newConfig(t, noDatabase)).Checks {
+		heading := "\n## " + r.ID + "\n\n**" + r.Title + ".**"
+		_, after, found := strings.Cut(rest, heading)
+		if !found {
+			t.Errorf("docs/doctor.md lacks %q, or has it in another order", heading)
+			continue
+		}
+		rest = after
+	}
+}
+
+func TestPrint(t *testing.T) {
+	t.Parallel()
+	report := &doctor.Report{
+		Passed: 1, Warnings: 1, Failed: 1, Skipped: 1,
+		Checks: []doctor.Result{
+			{ID: "D01", Title: "One", Status: doctor.Pass, Observed: "good"},
+			{ID: "D02", Title: "Two", Status: doctor.Warn, Observed: "so so", Message: "not nice", Expected: "nice", Remedy: "tidy up"},
+			{ID: "D03", Title: "Three", Status: doctor.Fail, Observed: "bad", Message: "broken", Remedy: "repair", SQL: "select 1;\nselect 2;"},
+			{ID: "D04", Title: "Four", Status: doctor.Skip, Message: "D03 failed"},
+		},
+	}
+	want := `1 passed, 1 warning, 1 failed, 1 skipped
+pass  D01  One                       good
+warn  D02  Two                       so so
+           not nice
+           wanted: nice
+           do: tidy up
+fail  D03  Three                     bad
+           broken
+           do: repair
+             select 1;
+             select 2;
+skip  D04  Four                      skipped: D03 failed
+`
+	var got strings.Builder
+	if err := report.Print(&got, false); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	got.Reset()
+	if err := report.Print(&got, true); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(got.String(), "\x1b[31mfail\x1b[0m  D03") {
+		t.Errorf("no colour in %q", got.String())
 	}
 }
