@@ -8,6 +8,13 @@ do $role$ begin
 	end if;
 end $role$;
 {{- end}}
+{{- range .New}}
+grant connect on database {{$.Database}} to {{.Role}};
+{{- end}}
+{{- with .Owner}}
+-- For the schema and the publication; part 3 takes it back.
+grant create on database {{$.Database}} to {{.}};
+{{- end}}
 {{- with .Relay}}
 -- The relay reads the WAL, which shows all tables of the databases that it may
 -- connect to. Without a line for "replication" in pg_hba.conf it cannot copy
@@ -23,12 +30,7 @@ grant pg_read_all_stats to {{.}};
 {{- with .Monitoring}}
 grant pg_monitor to {{.}};
 {{- end}}
-{{- range .New}}
-grant connect on database {{$.Database}} to {{.Role}};
-{{- end}}
 {{- with .Owner}}
--- For the schema and the publication; part 3 takes it back.
-grant create on database {{$.Database}} to {{.}};
 -- Part 2: outbox-relay migrate up, as {{.}}.
 {{- else}}
 -- Part 2: outbox-relay migrate up.
