@@ -63,6 +63,7 @@ func newRoot(p *program) *cobra.Command {
 		newDoctor(p),
 		newStatus(p),
 		newEmulator(p),
+		newDemo(p),
 		newVersion(p),
 	)
 	root.SetIn(p.in)

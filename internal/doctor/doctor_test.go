@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -238,5 +239,20 @@ skip  D04  Four                      skipped: D03 failed
 	}
 	if !strings.Contains(got.String(), "\x1b[31mfail\x1b[0m  D03") {
 		t.Errorf("no colour in %q", got.String())
+	}
+}
+
+// Programs read the JSON: these names are an API.
+func TestReport_JSON(t *testing.T) {
+	t.Parallel()
+	report := &doctor.Report{SchemaVersion: 1, Passed: 1, Checks: []doctor.Result{{ID: "D01", Status: doctor.Pass}}}
+	got, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"schema_version":1,"passed":1,"warnings":0,"failed":0,"skipped":0,"checks":[{"id":"D01","title":"","status":"pass",` +
+		`"severity":"","observed":"","expected":"","message":"","remedy":"","sql":"","docs":""}]}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

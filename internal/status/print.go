@@ -123,6 +123,9 @@ func (c Count) age() string {
 	if c.OldestSeconds == nil {
 		return ""
 	}
+	if c.AtLeast {
+		return " (oldest at least " + age(*c.OldestSeconds) + ")"
+	}
 	return " (oldest " + age(*c.OldestSeconds) + ")"
 }
 

@@ -1,0 +1,190 @@
+package status_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/status"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find() }) }
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing them")
+
+// bundle is a migrated database and a slot's name that nobody else has.
+type bundle struct {
+	conn *pgx.Conn
+	slot string
+}
+
+func setup(t *testing.T) bundle {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), pgtest.Migrated(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return bundle{conn, "slot_" + conn.Config().Database}
+}
+
+func (b bundle) execute(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := b.conn.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (b bundle) read(t *testing.T) *status.Report {
+	t.Helper()
+	report, err := status.Read(t.Context(), b.conn, "outbox", b.slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func expectSummary(t *testing.T, report *status.Report, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(report.Summary, part) {
+			t.Errorf("the sentence lacks %q: %s", part, report.Summary)
+		}
+	}
+}
+
+func TestRead_BeforeTheFirstStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	report := b.read(t)
+	if report.Slot != nil || report.Relay != nil {
+		t.Errorf("got %+v", report)
+	}
+	if want := "no relay has run yet, no message without outcome"; report.Summary != want {
+		t.Errorf("the sentence is %q, want %q", report.Summary, want)
+	}
+}
+
+func TestRead_CountsMessages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.execute(t, `insert into outbox.messages (key, queue, payload, created_at)
+		select 'k' || i, 'orders', '{}', now() - i * interval '1 minute' from generate_series(1, 10) i`)
+	b.execute(t, `insert into outbox.dispatched (message_id, attempts) select id, 1 from outbox.messages where key in ('k10', 'k9', 'k1')`)
+	b.execute(t, `insert into outbox.deferred (message_id, queue, reason) select id, queue, 'transient' from outbox.messages where key in ('k8', 'k7')`)
+	b.execute(t, `insert into outbox.dead_letters (message_id, attempts, reason) select id, 1, 'refused' from outbox.messages where key = 'k6'`)
+	report := b.read(t)
+	got := []int64{report.WithoutOutcome.Count, report.Deferred.Count, report.DeadLetters.Count}
+	if diff := cmp.Diff([]int64{4, 2, 1}, got); diff != "" {
+		t.Errorf("without outcome, deferred, dead letters (-want +got)\n%s", diff)
+	}
+	if age := *report.WithoutOutcome.OldestSeconds; age < 300 || age > 360 {
+		t.Errorf("the oldest is %v s old, want a little over 300", age)
+	}
+	expectSummary(t, report, "4 messages without outcome (oldest 5.", "2 deferred", "1 dead letter")
+}
+
+// A creation time that no clock can show does not break the report.
+func TestRead_InfiniteTimes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.execute(t, `insert into outbox.messages (key, queue, payload, created_at)
+		values ('a', 'orders', '{}', '-infinity'), ('b', 'orders', '{}', 'infinity'), ('c', 'orders', '{}', now() + interval '1 hour')`)
+	report := b.read(t)
+	expectSummary(t, report, "3 messages without outcome (oldest 0.0 s)")
+}
+
+func TestRead_StopsCounting(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.execute(t, `insert into outbox.dead_letters (message_id, attempts, reason) select i, 1, 'refused' from generate_series(1, $1::bigint) i`, status.Bound+10)
+	report := b.read(t)
+	if d := report.DeadLetters; d.Count != status.Bound || !d.AtLeast {
+		t.Errorf("got %+v, want to stop at %d", d, status.Bound)
+	}
+	expectSummary(t, report, "at least 100000 dead letters")
+}
+
+func TestRead_Slot(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.execute(t, `insert into outbox.relays (slot, epoch, holder, version, confirmed_lsn) values ($1, 3, 'db1:4711', 'v1.2.3', '0/1234')`, b.slot)
+	expectSummary(t, b.read(t), "is gone and no relay is streaming")
+
+	b.execute(t, `select pg_create_logical_replication_slot($1, 'pgoutput')`, b.slot)
+	b.execute(t, `insert into outbox.messages (key, queue, payload) values ('a', 'orders', '{}')`)
+	report := b.read(t)
+	s := report.Slot
+	if s == nil || s.Active || *s.RetainedBytes <= 0 || *s.UnconfirmedBytes <= 0 || *s.UnconfirmedBytes > *s.RetainedBytes {
+		t.Errorf("the slot is %+v", s)
+	}
+	if relay := report.Relay; relay.Epoch != 3 || relay.Holder != "db1:4711" || relay.ConfirmedLSN != "0/1234" || relay.ReconciledAt != nil {
+		t.Errorf("the relay is %+v", relay)
+	}
+	expectSummary(t, report, "no relay is streaming", "1 message without outcome", "of WAL")
+}
+
+// fixed is a report with every member set.
+func fixed() *status.Report {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	pid, retained, unconfirmed, oldest := 4242, int64(1_258_291), int64(512), 0.4
+	reconciled := at.Add(-time.Hour)
+	return &status.Report{
+		SchemaVersion: 1, At: at,
+		Summary: "db1:4711 is streaming (epoch 3), 2 messages without outcome (oldest 0.4 s), slot keeps 1.2 MiB of WAL",
+		Relay: &status.Relay{
+			Holder: "db1:4711", Version: "v1.2.3", Epoch: 3, ConfirmedLSN: "0/1234",
+			UpdatedAt: at.Add(-90 * time.Second), ReconciledAt: &reconciled,
+		},
+		Slot: &status.Slot{
+			Name: "outbox_relay", Active: true, ActivePID: &pid, WALStatus: "reserved",
+			RetainedBytes: &retained, UnconfirmedBytes: &unconfirmed,
+		},
+		WithoutOutcome: status.Count{Count: 2, OldestSeconds: &oldest},
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := "testdata/golden/" + name
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got)\n%s", name, diff)
+	}
+}
+
+// Programs read the JSON: a change of the golden file is a change for them.
+func TestReport_JSON(t *testing.T) {
+	t.Parallel()
+	got, err := json.MarshalIndent(fixed(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.json", append(got, '\n'))
+}
+
+func TestReport_Print(t *testing.T) {
+	t.Parallel()
+	var got strings.Builder
+	if err := fixed().Print(&got); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.txt", []byte(got.String()))
+}
