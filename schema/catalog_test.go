@@ -60,7 +60,7 @@ select line from (
 	select format('publication %s inserts %s updates %s deletes %s truncates %s all %s root %s', pubname, pubinsert, pubupdate,
 		pubdelete, pubtruncate, puballtables, pubviaroot) from pg_publication
 	union all
-	select format('published %s %s.%s %s %s', pubname, schemaname, tablename, attnames, rowfilter) from pg_publication_tables
+	select format('published %s', to_jsonb(p)) from pg_publication_tables p
 	union all
 	select format('version %s', query_to_xml(format('select version from %I.schema_version order by 1', nspname), false, true, ''))
 	from s
