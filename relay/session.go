@@ -107,10 +107,10 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 	defer stopRead()
 	defer context.AfterFunc(intake, stopRead)()
 
-	var loops, workers sync.WaitGroup
+	var workers, writing, keeping sync.WaitGroup
 	drained := make(chan struct{})
-	loops.Go(func() { s.keepTime(own) })
-	loops.Go(func() {
+	keeping.Go(func() { s.keepTime(own) })
+	writing.Go(func() {
 		if err := s.writer.run(write, drained); err != nil {
 			lose(err)
 		}
@@ -128,9 +128,10 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 	s.log.Debug("draining", zap.Int(keyMessages, inFlight))
 	workers.Wait()
 	close(drained)
+	writing.Wait() // own ends only after this: the last outcomes are written on it
 	cause := context.Cause(own)
 	lose(nil)
-	loops.Wait()
+	keeping.Wait()
 	return cause
 }
 
