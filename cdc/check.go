@@ -56,7 +56,7 @@ func (s *Source) examinePublication(ctx context.Context, conn *pgx.Conn) error {
 	}
 	doubts := strings.Join(found.doubts(s.config.Publication), "; ")
 	if doubts != s.doubts && doubts != "" {
-		s.log.Warn("publication is not as it should be", zap.String(fieldReason, doubts))
+		s.log.Warn("publication or table is not as it should be", zap.String(fieldReason, doubts))
 	}
 	s.doubts = doubts
 	return nil

@@ -14,9 +14,10 @@ import (
 // never on how many messages they have: of the messages of a transaction it
 // keeps two counts and a seal.
 type tracker struct {
-	open      ring
-	next      uint64 // the number of the next message
-	confirmed lsn
+	open       ring
+	next       uint64 // the number of the next message
+	unresolved uint64 // messages read and not resolved
+	confirmed  lsn
 }
 
 // transaction is one that is not confirmed yet.
@@ -59,6 +60,7 @@ func (t *tracker) message() error {
 	tx.left++
 	tx.seal += scatter(t.next)
 	t.next++
+	t.unresolved++
 	return nil
 }
 
@@ -99,6 +101,7 @@ func (t *tracker) resolve(number uint64) error {
 		return fmt.Errorf("message %d: %w", number, errTwice)
 	}
 	tx.left--
+	t.unresolved--
 	tx.seal -= scatter(number)
 	if tx.left == 0 && tx.seal != 0 {
 		return fmt.Errorf("a message between %d and %d: %w", tx.first, number, errTwice)

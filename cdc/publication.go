@@ -12,17 +12,17 @@ import (
 
 // publication is what the catalog says about our publication and the table.
 type publication struct {
-	exists     bool
-	allTables  bool
-	inserts    bool
-	more       bool // also updates, deletes or truncates
-	viaRoot    bool
-	tableKind  string // relkind; empty if there is no such table
-	unlogged   bool
-	contains   bool     // the table, by its own name
-	filter     string   // the row filter
-	columns    []string // what is published of each row; nil where servers have no column lists
-	allColumns bool
+	exists    bool
+	allTables bool
+	inserts   bool
+	more      bool // also updates, deletes or truncates
+	viaRoot   bool
+	tableKind string // relkind; empty if there is no such table
+	unlogged  bool
+	contains  bool     // the table, by its own name
+	filter    string   // the row filter
+	columns   []string // what is published of each row; nil where servers have no column lists
+	has       []string // the columns of the table
 }
 
 // selectPublication reads the catalog; it takes no lock beyond that of reading
@@ -34,7 +34,9 @@ const selectPublication = `
 	       t.pubname is not null,
 	       coalesce(pg_catalog.to_jsonb(t) ->> 'rowfilter', ''),
 	       case when pg_catalog.to_jsonb(t) -> 'attnames' is null then null
-	            else array(select pg_catalog.jsonb_array_elements_text(pg_catalog.to_jsonb(t) -> 'attnames')) end
+	            else array(select pg_catalog.jsonb_array_elements_text(pg_catalog.to_jsonb(t) -> 'attnames')) end,
+	       array(select a.attname::text from pg_catalog.pg_attribute a
+	             where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped)
 	from (values (1)) one
 	left join pg_catalog.pg_publication p on p.pubname = $1
 	left join pg_catalog.pg_namespace n on n.nspname = $2
@@ -45,7 +47,7 @@ const selectPublication = `
 func inspectPublication(ctx context.Context, conn *pgx.Conn, name, schema string) (publication, error) {
 	var p publication
 	err := conn.QueryRow(ctx, selectPublication, name, schema, tableName).Scan(
-		&p.exists, &p.allTables, &p.inserts, &p.more, &p.viaRoot, &p.tableKind, &p.unlogged, &p.contains, &p.filter, &p.columns)
+		&p.exists, &p.allTables, &p.inserts, &p.more, &p.viaRoot, &p.tableKind, &p.unlogged, &p.contains, &p.filter, &p.columns, &p.has)
 	if err != nil {
 		return publication{}, fmt.Errorf("inspect publication %q: %w", name, err)
 	}
@@ -85,22 +87,29 @@ func (p publication) check(name, schema string) error {
 		problems = append(problems, unfit(ErrPublication, fmt.Sprintf("publication %q lacks inserts of %s", name, table),
 			fmt.Sprintf("alter publication %s add table %s", quoted, table)))
 	}
-	if lacking := p.lacking(needed); len(lacking) > 0 {
+	if left := p.leftOut(needed); len(left) > 0 {
 		problems = append(problems, unfit(ErrPublication,
-			fmt.Sprintf("publication %q leaves out column %s of %s", name, strings.Join(lacking, ", "), table),
+			fmt.Sprintf("publication %q leaves out column %s of %s", name, strings.Join(left, ", "), table),
 			fmt.Sprintf("alter publication %s set table %s", quoted, table)))
 	}
 	return joinOperator(problems)
 }
 
-// lacking are the names of the given columns that the publication leaves out.
-func (p publication) lacking(columns []column) []string {
+// leftOut are those of the columns that the table has and the publication's
+// column list does not.
+func (p publication) leftOut(columns []column) []string {
 	if !p.contains || p.columns == nil {
 		return nil
 	}
+	return namesOf(columns, func(name string) bool {
+		return slices.Contains(p.has, name) && !slices.Contains(p.columns, name)
+	})
+}
+
+func namesOf(columns []column, wanted func(name string) bool) []string {
 	var names []string
 	for _, c := range columns {
-		if !slices.Contains(p.columns, columnNames[c]) {
+		if wanted(columnNames[c]) {
 			names = append(names, columnNames[c])
 		}
 	}
@@ -120,12 +129,13 @@ func (p publication) doubts(name string) []string {
 	if p.filter != "" {
 		doubts = append(doubts, fmt.Sprintf("publication %q has a row filter: %s", name, p.filter))
 	}
-	all := make([]column, 0, columnCount)
-	for c := columnID; c < columnCount; c++ {
-		all = append(all, c)
+	if left := p.leftOut(optional); len(left) > 0 {
+		doubts = append(doubts, fmt.Sprintf("publication %q leaves out column %s", name, strings.Join(left, ", ")))
 	}
-	if lacking := p.lacking(all); len(lacking) > 0 {
-		doubts = append(doubts, fmt.Sprintf("publication %q leaves out columns: %s", name, strings.Join(lacking, ", ")))
+	// Not a reason to refuse: what is still in the WAL may well have them.
+	missing := namesOf(needed, func(name string) bool { return !slices.Contains(p.has, name) })
+	if len(missing) > 0 {
+		doubts = append(doubts, fmt.Sprintf("the table has no column %s: the stream stops before the first message without it", strings.Join(missing, ", ")))
 	}
 	return doubts
 }

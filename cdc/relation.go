@@ -30,9 +30,11 @@ var columnNames = [columnCount]string{
 }
 
 // needed are the columns without which the relay would break a promise: it
-// could not send the message, not mark it, or not keep its order. A table
-// without one of the others sends messages without what stands in it.
+// could not send the message, not record its outcome, or not keep its order.
+// From a table without an optional one, messages come without what it holds.
 var needed = []column{columnID, columnKey, columnQueue, columnOrderingKey, columnPayload}
+
+var optional = []column{columnHeaders, columnDelaySeconds, columnPriority, columnDeliverAt, columnCreatedAt}
 
 // relation is what the stream said about a table that is ours.
 type relation struct {

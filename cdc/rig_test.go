@@ -111,6 +111,17 @@ func (r *rig) exec(sql string, args ...any) {
 	}
 }
 
+// atEnd runs statements when the test has ended.
+func (r *rig) atEnd(sql string) {
+	r.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if _, err := r.sql.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+			r.t.Errorf("%s: %v", sql, err)
+		}
+	})
+}
+
 // insert writes messages with these keys in one transaction.
 func (r *rig) insert(keys ...string) {
 	r.t.Helper()
@@ -143,6 +154,13 @@ func (r *rig) confirmedPast(position string) bool {
 func (r *rig) holder() int {
 	r.t.Helper()
 	return value[int](r, "select coalesce((select active_pid from pg_replication_slots where slot_name = $1), 0)", r.config.Slot)
+}
+
+// dropSlot drops the slot as an operator does, once nobody holds it.
+func (r *rig) dropSlot() {
+	r.t.Helper()
+	r.eventually("the slot is free", func() bool { return r.holder() == 0 })
+	r.exec("select pg_drop_replication_slot($1)", r.config.Slot)
 }
 
 // noise writes about a megabyte of WAL that is none of our business.

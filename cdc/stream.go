@@ -2,6 +2,7 @@ package cdc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -80,14 +81,33 @@ func (s *stream) run() error {
 			return err
 		}
 		if err := s.read(s.wakeAt(now)); err != nil {
+			return s.stopBefore(err)
+		}
+		if err := s.handOver(); err != nil {
 			return err
 		}
-		if s.filled > 0 {
-			if err := s.handOver(); err != nil {
-				return err
-			}
-		}
 	}
+}
+
+// stopBefore ends the session at a message that cannot be read. What came before
+// it must not suffer: it would be read again, and dropped again, in every
+// session to come. So it is handed over, and the slot is held until it is
+// resolved. Any other error has taken the slot away already.
+func (s *stream) stopBefore(err error) error {
+	var column *ColumnError
+	if !errors.As(err, &column) {
+		return err
+	}
+	s.log.Error("message cannot be read, the stream stops before it", zap.Error(err))
+	if err := s.handOver(); err != nil {
+		return err
+	}
+	limit := time.Now().Add(s.config.OperatorRetry)
+	resolved := func(now time.Time) bool { return s.tracker.unresolved == 0 || now.After(limit) }
+	if err := s.linger(nil, batch{}, resolved); err != nil {
+		return err
+	}
+	return errors.Join(err, s.report(time.Now(), false))
 }
 
 // upkeep takes the resolved numbers and sends a status if one is due.
@@ -250,13 +270,17 @@ func (s *stream) keepalive(e event) error {
 // handOver gives the batch to the consumer. However long that takes, the server
 // hears from us in time.
 func (s *stream) handOver() error {
+	if s.filled == 0 {
+		return nil
+	}
 	b := batch{rows: slices.Clone(s.rows[:s.filled]), first: s.first}
 	select {
 	case s.out <- b:
 	default:
-		if err := s.handOverSlowly(b); err != nil {
+		if err := s.linger(s.out, b, func(time.Time) bool { return false }); err != nil {
 			return err
 		}
+		s.heardAt = time.Now() // it was us who did not listen
 	}
 	s.stats.messages.Add(uint64(s.filled))
 	s.stats.bytes.Add(uint64(s.size))
@@ -265,23 +289,27 @@ func (s *stream) handOver() error {
 	return nil
 }
 
-func (s *stream) handOverSlowly(b batch) error {
-	timer := time.NewTimer(pollInterval)
-	defer timer.Stop()
+// linger keeps the session alive without reading, until the batch is taken or
+// enough says so.
+func (s *stream) linger(out chan<- batch, b batch, enough func(now time.Time) bool) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
 	for {
+		now := time.Now()
+		if err := s.upkeep(now, false); err != nil {
+			return err
+		}
+		if enough(now) {
+			return nil
+		}
 		select {
-		case s.out <- b:
-			s.heardAt = time.Now() // it was us who did not listen
+		case out <- b:
 			return nil
 		case ctx := <-s.stop:
 			return s.finish(ctx)
 		case err := <-s.lost:
 			return err
-		case now := <-timer.C:
-			if err := s.upkeep(now, false); err != nil {
-				return err
-			}
-			timer.Reset(pollInterval)
+		case <-ticker.C:
 		}
 	}
 }
