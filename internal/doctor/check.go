@@ -120,8 +120,11 @@ func (c *check) finding(ctx context.Context, p *patient, so *Report) finding {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
 	f, err := c.run(ctx, p)
-	if err != nil {
-		return finding{status: Fail, message: "could not look: " + oneLine(err)}
+	switch {
+	case err == nil:
+		return f
+	case sqlState(err) == "42501":
+		return skip(oneLine(err) + "; see D28")
 	}
-	return f
+	return finding{status: Fail, observed: "could not look", message: oneLine(err), remedy: "look again"}
 }

@@ -66,11 +66,17 @@ func actions(insert, update, del, truncate bool) string {
 // publication cannot get past the WAL that was written before: the server looks
 // the publication up as of each record.
 func (p *patient) publicationMissing(ctx context.Context) (finding, error) {
+	there, err := p.exists(ctx, "messages")
+	if err != nil {
+		return finding{}, err
+	}
+	if !there {
+		return skip("there is no table to publish; see D31"), nil
+	}
 	f := finding{
 		status: Fail, observed: "does not exist",
 		message: "publication " + ident(p.cfg.Publication) + " does not exist: no message reaches the relay",
-		remedy: "as the owner of the table, with CREATE on the database; or run `outbox-relay migrate up` if the schema " +
-			"is not there yet",
+		remedy:  "as the owner of the table, with CREATE on the database",
 	}
 	statements := []string{
 		"create publication " + ident(p.cfg.Publication) + " for table " + p.table("messages") + " with (publish = 'insert', publish_via_partition_root = true)",

@@ -94,8 +94,7 @@ func (p *patient) slotMissing(ctx context.Context) (finding, error) {
 
 // usedBefore reports whether a relay has ever run with this slot.
 func (p *patient) usedBefore(ctx context.Context) (used bool, err error) {
-	var there bool
-	err = p.conn.QueryRow(ctx, `select to_regclass($1) is not null`, p.table("relays")).Scan(&there)
+	there, err := p.exists(ctx, "relays")
 	if err != nil || !there {
 		return false, err
 	}

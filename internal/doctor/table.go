@@ -19,8 +19,6 @@ func schemaVersion(ctx context.Context, p *patient) (finding, error) {
 	switch {
 	case err == nil:
 		return pass("schema " + ident(p.cfg.Schema) + " has what this program needs"), nil
-	case sqlState(err) == "42501":
-		return skip("role " + ident(p.conn.Config().User) + " may not look; see D28"), nil
 	case !errors.As(err, &version):
 		return finding{}, err
 	}
@@ -35,27 +33,30 @@ func schemaVersion(ctx context.Context, p *patient) (finding, error) {
 	return f, nil
 }
 
-// right is one privilege on one of our tables or functions.
-type right struct{ privilege, object string }
+// right is what a role may do with one of our tables or functions.
+type right struct {
+	object     string
+	privileges []string
+}
 
-// grant is the statement that gives the right.
-func (r right) grant(p *patient) string {
+// grant is the statement that gives some of the privileges.
+func (r right) grant(p *patient, privileges []string) string {
 	object := p.table(r.object)
-	if r.privilege == "execute" {
+	if strings.Contains(r.object, "(") {
 		object = "function " + p.function(r.object)
 	}
-	return "grant " + r.privilege + " on " + object + " to " + ident(p.conn.Config().User)
+	return "grant " + strings.Join(privileges, ", ") + " on " + object + " to " + ident(p.conn.Config().User)
 }
 
 // rights are what the relay uses.
 var rights = []right{
-	{"select", "schema_version"},
-	{"select", "messages"},
-	{"select", "dispatched"}, {"insert", "dispatched"},
-	{"select", "deferred"}, {"insert", "deferred"}, {"delete", "deferred"},
-	{"select", "dead_letters"}, {"insert", "dead_letters"},
-	{"select", "relays"}, {"insert", "relays"}, {"update", "relays"},
-	{"execute", "record_position(text, bigint, pg_lsn)"},
+	{"schema_version", []string{"select"}},
+	{"messages", []string{"select"}},
+	{"dispatched", []string{"select", "insert"}},
+	{"deferred", []string{"select", "insert", "delete"}},
+	{"dead_letters", []string{"select", "insert"}},
+	{"relays", []string{"select", "insert", "update"}},
+	{"record_position(text, bigint, pg_lsn)", []string{"execute"}},
 }
 
 // function quotes a function that is written with its argument types.
@@ -82,43 +83,53 @@ func grants(ctx context.Context, p *patient) (finding, error) {
 		statements = append(statements, "grant usage on schema "+name+" to "+role)
 	}
 	for _, r := range rights {
-		lacks, err := p.lacks(ctx, r)
+		lacking, err := p.lacking(ctx, r)
 		if err != nil {
 			return finding{}, err
 		}
-		if lacks {
-			missing = append(missing, r.privilege+" on "+r.object)
-			statements = append(statements, r.grant(p))
+		if len(lacking) > 0 {
+			missing = append(missing, strings.Join(lacking, ", ")+" on "+r.object)
+			statements = append(statements, r.grant(p, lacking))
 		}
 	}
 	if len(missing) == 0 {
 		return pass("role " + role + " has them all"), nil
 	}
 	return finding{
-		status: Fail, observed: "missing: " + strings.Join(missing, ", "),
+		status: Fail, observed: "missing: " + strings.Join(missing, "; "),
 		message: "role " + role + " lacks rights that the relay uses",
 		remedy:  "as the owner of the schema; `outbox-relay grants print` prints them all",
 		sql:     script(statements...),
 	}, nil
 }
 
-// lacks reports whether there is the object and the role has not the right. The
-// object is looked up in the catalog, because a name cannot be resolved without
-// USAGE on its schema.
-func (p *patient) lacks(ctx context.Context, r right) (lacks bool, err error) {
+// lacking are the privileges that the role has not, on an object that is there.
+// The object is looked up in the catalog, because a name cannot be resolved
+// without USAGE on its schema.
+func (p *patient) lacking(ctx context.Context, r right) ([]string, error) {
 	sql := `
-		select coalesce(bool_or(not has_table_privilege(c.oid, $3)), false)
-		from pg_class c join pg_namespace n on n.oid = c.relnamespace
-		where n.nspname = $1 and c.relname = $2`
+		select privilege from unnest($3::text[]) privilege, pg_class c join pg_namespace n on n.oid = c.relnamespace
+		where n.nspname = $1 and c.relname = $2 and not has_table_privilege(c.oid, privilege)`
 	name, _, isFunction := strings.Cut(r.object, "(")
 	if isFunction {
 		sql = `
-		select coalesce(bool_or(not has_function_privilege(p.oid, $3)), false)
-		from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-		where n.nspname = $1 and p.proname = $2`
+		select privilege from unnest($3::text[]) privilege, pg_proc p join pg_namespace n on n.oid = p.pronamespace
+		where n.nspname = $1 and p.proname = $2 and not has_function_privilege(p.oid, privilege)`
 	}
-	err = p.conn.QueryRow(ctx, sql, p.cfg.Schema, name, r.privilege).Scan(&lacks)
-	return lacks, err
+	rows, err := p.conn.Query(ctx, sql, p.cfg.Schema, name, r.privileges)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// exists reports whether there is one of our tables, whatever the role may do
+// with it.
+func (p *patient) exists(ctx context.Context, table string) (exists bool, err error) {
+	err = p.conn.QueryRow(ctx, `
+		select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+			where n.nspname = $1 and c.relname = $2)`, p.cfg.Schema, table).Scan(&exists)
+	return exists, err
 }
 
 // rowSecurity looks for tables whose rows are hidden from the relay: it would

@@ -28,6 +28,7 @@ func TestD31_Missing(t *testing.T) {
 	expect(t, cfg, "D31", doctor.Fail, "not there", "outbox-relay migrate")
 	expect(t, cfg, "D26", doctor.Skip, "D31 failed")
 	expect(t, cfg, "D28", doctor.Skip, "D31")
+	expect(t, cfg, "D21", doctor.Skip, "D31")
 	migrate(t, url)
 	expect(t, cfg, "D31", doctor.Pass)
 }
@@ -53,6 +54,23 @@ func TestD28_NoRights(t *testing.T) {
 	mend(t, url, expect(t, cfg, "D28", doctor.Fail, pgx.Identifier{role}.Sanitize(),
 		"usage on schema", "select on messages", "execute on record_position"))
 	expect(t, cfg, "D28", doctor.Pass)
+}
+
+// Whoever may not look is told which right is missing, once.
+func TestD28_HidesNothingElse(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	cfg.Database = as(cfg.Database, newRole(t, url, "replication"))
+	report := examine(t, cfg)
+	if report.Failed != 1 {
+		t.Errorf("%d checks failed, want D28 alone: %+v", report.Failed, report.Checks)
+	}
+	for _, id := range []string{"D31", "D09"} {
+		if r := result(t, report, id); r.Status != doctor.Skip || !strings.Contains(r.Message, "D28") {
+			t.Errorf("%s is %+v", id, r)
+		}
+	}
 }
 
 // The statements that the program prints for the relay are enough.
