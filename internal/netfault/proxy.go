@@ -25,7 +25,10 @@ type Proxy struct {
 }
 
 // link is a connection from a client and its continuation to the target.
-type link struct{ client, server net.Conn }
+type link struct {
+	client, server net.Conn
+	dropped        chan struct{} // closed by Cut and Reset
+}
 
 // New listens on a free loopback port and forwards to target, a host and port.
 func New(target string) (*Proxy, error) {
@@ -48,8 +51,9 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // Port is the port to connect to, on the loopback interface.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// Freeze stops all bytes in both directions. Connections stay open, as they do
-// when a host vanishes without a word; new ones are accepted and stay mute.
+// Freeze stops all bytes in both directions, and the news that a side has ended
+// too. Connections stay open, as they do when a host vanishes without a word;
+// new ones are accepted and stay mute.
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +107,9 @@ func (p *Proxy) drop(reset bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
+		close(l.dropped)
 		l.close(reset)
+		delete(p.links, l)
 	}
 }
 
@@ -172,7 +178,7 @@ func (p *Proxy) connect(client net.Conn) (*link, bool) {
 	if err != nil {
 		return nil, false
 	}
-	l := &link{client, server}
+	l := &link{client, server, make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
@@ -191,7 +197,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn) {
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			if !p.wait() {
+			if !p.wait(l) {
 				return
 			}
 			if _, err := to.Write(buf[:n]); err != nil {
@@ -199,13 +205,15 @@ func (p *Proxy) pump(l *link, from, to net.Conn) {
 			}
 		}
 		if err != nil {
+			p.wait(l)
 			return
 		}
 	}
 }
 
-// wait holds a piece of data back, and reports whether it may move on.
-func (p *Proxy) wait() bool {
+// wait holds a piece of data back, or the news of an end, and reports whether it
+// may move on.
+func (p *Proxy) wait(l *link) bool {
 	p.mu.Lock()
 	delay := p.delay
 	p.mu.Unlock()
@@ -214,6 +222,8 @@ func (p *Proxy) wait() bool {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
+		case <-l.dropped:
+			return false
 		case <-p.closed:
 			return false
 		}
@@ -227,6 +237,8 @@ func (p *Proxy) wait() bool {
 		}
 		select {
 		case <-passing:
+		case <-l.dropped:
+			return false
 		case <-p.closed:
 			return false
 		}

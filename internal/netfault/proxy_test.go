@@ -228,3 +228,52 @@ func TestProxy_Close_WhileFrozen(t *testing.T) {
 		t.Errorf("after Close: %v, want the connection's end", err)
 	}
 }
+
+func TestProxy_Freeze_HidesTheEndOfASide(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	p, err := netfault.New(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	c := dial(t, p)
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { accepted.Close() })
+	server := &client{t: t, conn: accepted, lines: bufio.NewReader(accepted)}
+	c.send("one")
+	server.wants("one")
+
+	p.Freeze()
+	c.conn.Close()
+	if _, err := server.receive(brief); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the server heard through a frozen proxy: %v", err)
+	}
+	p.Thaw()
+	if _, err := server.receive(soon); err != io.EOF {
+		t.Errorf("after the thaw: %v, want EOF", err)
+	}
+}
+
+func TestProxy_Cut_WhileFrozen(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c := dial(t, p)
+	c.send("one")
+	c.wants("echo one")
+	p.Freeze()
+	p.Cut()
+	if _, err := c.receive(soon); err != io.EOF {
+		t.Errorf("after a cut: %v, want EOF", err)
+	}
+	if got := p.Connections(); got != 0 {
+		t.Errorf("%d connections after a cut", got)
+	}
+}
