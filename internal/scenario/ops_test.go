@@ -1,0 +1,260 @@
+package scenario_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/relaybin"
+	"github.com/outbox-relay/outbox-relay/internal/scenario"
+	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
+)
+
+// valve is a front that lets requests through when it is open, and counts those
+// that wait.
+type valve struct {
+	open    chan struct{}
+	waiting atomic.Int64
+}
+
+func newValve() *valve { return &valve{open: make(chan struct{})} }
+
+func (v *valve) front(next http.Handler, left <-chan struct{}) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v.waiting.Add(1)
+		select {
+		case <-v.open:
+			next.ServeHTTP(w, r)
+		case <-left:
+		}
+	})
+}
+
+func (v *valve) await(t *testing.T, n int64) {
+	t.Helper()
+	pgtest.Eventually(t, scenario.Patience, func() error {
+		if got := v.waiting.Load(); got != n {
+			return fmt.Errorf("%d requests wait, want %d", got, n)
+		}
+		return nil
+	})
+}
+
+// terminate asks a process to stop.
+func terminate(t *testing.T, p *relaybin.Process) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stopped waits for the end of a process that was asked to stop, and checks
+// that it took no longer than that.
+func stopped(t *testing.T, p *relaybin.Process, most time.Duration) {
+	t.Helper()
+	began := time.Now()
+	p.AwaitExit(t, 0)
+	if took := time.Since(began); took > most {
+		t.Errorf("the stop took %s, want less than %s", took, most)
+	}
+}
+
+// OPS-07: a stop takes nothing new, waits for what is in flight, marks it and
+// confirms it: the next relay does not send it again.
+func TestOPS07_StopWaitsForASlowQueue(t *testing.T) {
+	t.Parallel()
+	const inFlight = 16
+	w := scenario.New(t)
+	slow := newValve()
+	w.Before(slow.front)
+	w.Insert(scenario.Batch("m", 300)...)
+	p := process(t, w, map[string]string{"RELAY_MAX_IN_FLIGHT": fmt.Sprint(inFlight)})
+	slow.await(t, inFlight)
+	terminate(t, p)
+	p.AwaitLog(t, "draining")
+	close(slow.open)
+	p.AwaitExit(t, 0)
+	if accepted := len(w.Queue.Accepted("")); accepted != inFlight {
+		t.Errorf("%d messages were accepted, want the %d that were in flight", accepted, inFlight)
+	}
+	if marked := w.Count(`select count(*) from outbox.dispatched`); marked != inFlight {
+		t.Errorf("%d messages are marked, want %d", marked, inFlight)
+	}
+	process(t, w, nil)
+	w.Settle()
+	for _, m := range w.Keys() {
+		if got := w.Requests(m.Key); got != 1 {
+			t.Errorf("%d requests for %s, want 1", got, m.Key)
+		}
+	}
+}
+
+// OPS-07: with a queue that hangs, a stop ends at the drain timeout, and nothing
+// is confirmed that was not accepted. A relay that waits has nothing to drain.
+func TestOPS07_StopWithAHangingQueue(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(map[string]string{"RELAY_DRAIN_TIMEOUT": "1s"})
+	w.Fault(emulator.Fault{Route: "queue.publish", Hang: true})
+	p := process(t, w, nil)
+	before := w.WAL()
+	w.Insert(scenario.Batch("m", 100, "a", "b", "")...)
+	w.AwaitRequest("m-0")
+
+	second := relaybin.Run(t, w.Env, "run")
+	second.AwaitLog(t, "slot is held by another session, standing by")
+	terminate(t, second)
+	stopped(t, second, 10*time.Second)
+
+	terminate(t, p)
+	stopped(t, p, 10*time.Second)
+	if marked := w.Count(`select count(*) from outbox.dispatched`); marked != 0 {
+		t.Errorf("%d messages are marked, none was accepted", marked)
+	}
+	if confirmed := w.Confirmed(); confirmed > before {
+		t.Errorf("confirmed %d, but everything after %d waits", confirmed, before)
+	}
+	w.Queue.ClearFaults()
+	process(t, w, nil)
+	w.Settle()
+}
+
+// OPS-07: a stop while Postgres does not answer, and while the relay waits for
+// it to come back.
+func TestOPS07_StopWithoutPostgres(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(map[string]string{"RELAY_DRAIN_TIMEOUT": "500ms"})
+	proxy := w.Proxy()
+	slow := newValve()
+	w.Before(slow.front)
+	p := process(t, w, nil)
+	w.Insert(scenario.Batch("m", 40, "a", "b", "c", "d")...)
+	slow.await(t, 4)
+	proxy.Freeze()
+	terminate(t, p)
+	p.AwaitLog(t, "draining")
+	close(slow.open) // accepted, and cannot be marked
+	stopped(t, p, 15*time.Second)
+	if marked := w.Count(`select count(*) from outbox.dispatched`); marked != 0 {
+		t.Errorf("%d messages are marked through a frozen connection", marked)
+	}
+	proxy.Cut()
+	proxy.Thaw()
+
+	p = process(t, w, nil)
+	w.AwaitAccepted()
+	proxy.Refuse(true)
+	proxy.Cut()
+	p.AwaitLog(t, "session ended")
+	terminate(t, p)
+	stopped(t, p, 10*time.Second)
+
+	p = relaybin.Run(t, w.Env, "run")
+	p.AwaitLog(t, "database does not answer")
+	terminate(t, p)
+	stopped(t, p, 10*time.Second)
+
+	proxy.Refuse(false)
+	process(t, w, nil)
+	w.Settle()
+}
+
+// epoch is how often the slot was taken.
+func epoch(w *scenario.World) int64 {
+	return w.Count(`select epoch from outbox.relays where slot = $1`, w.Env["RELAY_SLOT"])
+}
+
+// OPS-08: of two relays one works and the other waits, without a word beyond
+// the first, until the one dies.
+func TestOPS08_TheSecondWaitsAndTakesOver(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(map[string]string{"RELAY_STANDBY_INTERVAL": "50ms"})
+	first := process(t, w, nil)
+	second := relaybin.Run(t, w.Env, "run")
+	second.AwaitLog(t, "slot is held by another session, standing by")
+	before := epoch(w)
+	messages := scenario.Batch("m", 600, "a", "b", "c", "d", "")
+	w.Insert(messages[:200]...)
+	w.AwaitRequest("m-150")
+	kill(t, first)
+	w.Insert(messages[200:300]...)
+	second.AwaitLog(t, "session began")
+	if after := epoch(w); after != before+1 {
+		t.Errorf("the epoch is %d after %d, want one more", after, before)
+	}
+	third := relaybin.Run(t, w.Env, "run")
+	third.AwaitLog(t, "slot is held by another session, standing by")
+	w.Insert(messages[300:500]...)
+	w.AwaitRequest("m-450")
+	terminate(t, second)
+	third.AwaitLog(t, "session began")
+	second.AwaitExit(t, 0)
+	w.Insert(messages[500:]...)
+	w.Settle()
+	for name, p := range map[string]*relaybin.Process{"second": second, "third": third} {
+		n := 0
+		for _, line := range p.Log().Lines() {
+			if line.Message() == "slot is held by another session, standing by" {
+				n++
+			}
+			if line.Level() == "error" {
+				t.Errorf("the %s relay: %s", name, line.Text)
+			}
+		}
+		if n != 1 {
+			t.Errorf("the %s relay said %d times that it waits", name, n)
+		}
+	}
+}
+
+// OPS-08: two relays that start at the same moment never both publish.
+func TestOPS08_BothStartAtTheSameMoment(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(map[string]string{"RELAY_STANDBY_INTERVAL": "50ms"})
+	var spans []span
+	var last int64
+	for round := range 10 {
+		relays := []*scenario.Relay{w.Start(), w.Start()}
+		w.Insert(scenario.Batch(fmt.Sprintf("m%d", round), 50, "a", "b", "")...)
+		w.AwaitAccepted()
+		if now := epoch(w); now <= last {
+			t.Fatalf("round %d: the epoch is %d after %d", round, now, last)
+		} else {
+			last = now
+		}
+		for _, r := range relays {
+			if err := r.Stop(); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			spans = append(spans, sessions(r)...)
+		}
+	}
+	w.Start()
+	w.Settle()
+	for i, a := range spans {
+		for _, b := range spans[:i] {
+			if a.from.Before(b.to) && b.from.Before(a.to) {
+				t.Errorf("two sessions at a time: %v and %v", a, b)
+			}
+		}
+	}
+}
+
+// span is the time of a session.
+type span struct{ from, to time.Time }
+
+// sessions are the times in which a stopped relay had the stream.
+func sessions(r *scenario.Relay) (spans []span) {
+	for _, line := range r.Logs().All() {
+		switch line.Message {
+		case "session began":
+			spans = append(spans, span{from: line.Time})
+		case "session closed":
+			spans[len(spans)-1].to = line.Time
+		}
+	}
+	return spans
+}
