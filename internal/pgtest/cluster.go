@@ -13,10 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
-	"time"
 )
 
 // Options are the choices for a cluster; the zero value is a good one.
@@ -31,16 +28,6 @@ type Options struct {
 	// testing.T.TempDir out. Empty means a temporary folder, which Close removes.
 	Dir string
 }
-
-const (
-	// startTimeout bounds initdb and each start: both take about a second on an
-	// idle machine.
-	startTimeout = 60 * time.Second
-	// stopTimeout bounds the stops: a client can block a fast shutdown for ever.
-	stopTimeout = 30 * time.Second
-	// tick is the pause between two looks at a server.
-	tick = 10 * time.Millisecond
-)
 
 // Cluster is a Postgres cluster of one server. Its methods are not safe for
 // concurrent use, except those that only tell something about it.
@@ -165,118 +152,6 @@ func freePort() (int, error) {
 	return 0, errors.New("find a free port: none of 100")
 }
 
-// Start starts the stopped server, on the same port, and returns once it takes
-// connections.
-func (c *Cluster) Start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("timeout"))
-	defer cancel()
-	log, err := os.OpenFile(c.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("open the server's log: %w", err)
-	}
-	defer log.Close()
-
-	command := exec.Command(c.Bin("postgres"), "-D", c.data())
-	command.Stdout, command.Stderr = log, log
-	c.prepare(command)
-	if c.server, err = spawn(command); err != nil {
-		c.server = nil
-		return fmt.Errorf("start the server: %w", err)
-	}
-	if err := c.awaitReady(ctx); err != nil {
-		return fmt.Errorf("start the server: %w; its log ends with:\n%s", err, c.logTail())
-	}
-	return nil
-}
-
-// awaitReady reads the server's own word in its pid file. A connection would
-// prove less: another server may have taken the port.
-func (c *Cluster) awaitReady(ctx context.Context) error {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for !c.ready() {
-		select {
-		case <-ticker.C:
-		case <-c.server.done:
-			return fmt.Errorf("it ended: %v", c.server.err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-// ready reports whether line 8 of the pid file of this very server says so.
-func (c *Cluster) ready() bool {
-	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
-	if err != nil {
-		return false
-	}
-	lines := strings.Split(string(text), "\n")
-	return len(lines) >= 8 && lines[0] == strconv.Itoa(c.PID()) && strings.TrimSpace(lines[7]) == "ready"
-}
-
-// The modes of a stop, in Postgres's words: smart waits for all clients to
-// leave, fast disconnects them, immediate is a crash with notice.
-var stopSignals = map[string]syscall.Signal{
-	"smart": syscall.SIGTERM, "fast": syscall.SIGINT, "immediate": syscall.SIGQUIT,
-}
-
-// Stop stops the server in a mode of pg_ctl: smart, fast or immediate. It
-// returns once the server has ended, or with an error when it has not after 30
-// seconds. A stopped server may be stopped again.
-func (c *Cluster) Stop(mode string) error {
-	signal, known := stopSignals[mode]
-	if !known {
-		return fmt.Errorf("stop the server: no mode %q", mode)
-	}
-	if c.server == nil {
-		return nil
-	}
-	if err := c.server.signal(signal); err != nil {
-		return fmt.Errorf("stop the server: %w", err)
-	}
-	return c.awaitEnd()
-}
-
-func (c *Cluster) awaitEnd() error {
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
-	select {
-	case <-c.server.done:
-		return nil
-	case <-timer.C:
-		return fmt.Errorf("stop the server: still running after %v", stopTimeout)
-	}
-}
-
-// Restart stops the server and starts it again on the same port.
-func (c *Cluster) Restart(mode string) error {
-	if err := c.Stop(mode); err != nil {
-		return err
-	}
-	return c.Start(context.Background())
-}
-
-// Kill ends the server and all its processes at once, as if they had crashed
-// together. It returns once the server has ended.
-func (c *Cluster) Kill() error {
-	if c.server == nil || !c.server.running() {
-		return nil
-	}
-	// Listed before the kill: afterwards they are nobody's children.
-	orphans := children(c.PID())
-	if err := c.server.signal(syscall.SIGKILL); err != nil {
-		return fmt.Errorf("kill the server: %w", err)
-	}
-	for _, pid := range orphans {
-		if child, err := os.FindProcess(pid); err == nil {
-			_ = child.Kill() // it may have noticed and ended
-		}
-	}
-	return c.awaitEnd()
-}
-
 // Close ends the server and removes the cluster's folder, unless the caller
 // named that.
 func (c *Cluster) Close() error {
@@ -314,23 +189,3 @@ func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
 // LogFile is the path of the server's log.
 func (c *Cluster) LogFile() string { return filepath.Join(c.dir, "postgres.log") }
-
-// PID is the process id of the server, also after its end; 0 before the first
-// start.
-func (c *Cluster) PID() int {
-	if c.server == nil {
-		return 0
-	}
-	return c.server.command.Process.Pid
-}
-
-// logTail is the end of the server's log: enough to see why it does not start.
-func (c *Cluster) logTail() string {
-	text, err := os.ReadFile(c.LogFile())
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-2000):])
-}
-
-func (c *Cluster) logHas(text string) bool { return strings.Contains(c.logTail(), text) }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // openFolder is a temporary folder that the server's user gets into, too.
 func openFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "outbox-postgres-test-")
+	dir, err := os.MkdirTemp("", "outbox-postgres-test-") //nolint:usetesting // its folders are closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}

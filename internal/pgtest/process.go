@@ -12,7 +12,6 @@ import (
 type process struct {
 	command *exec.Cmd
 	done    chan struct{} // closed once the server has ended
-	err     error         // how it ended; read it after done
 }
 
 // spawn starts the command and waits for it in the background. Both happen on
@@ -27,7 +26,7 @@ func spawn(command *exec.Cmd) (*process, error) {
 		err := command.Start()
 		started <- err
 		if err == nil {
-			p.err = command.Wait()
+			_ = command.Wait() // how it ended stands in command.ProcessState
 			close(p.done)
 		}
 	}()

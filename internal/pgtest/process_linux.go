@@ -52,7 +52,7 @@ func children(pid int) []int {
 		return nil
 	}
 	var pids []int
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		if child, err := strconv.Atoi(field); err == nil {
 			pids = append(pids, child)
 		}
