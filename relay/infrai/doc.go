@@ -23,7 +23,7 @@
 // Every error is a *[relay.PublishError]. The first rule that fits decides:
 //
 //	the row cannot be sent at all (no request goes out)     refused
-//	no answer, and no byte of the body had left             transient
+//	no connection, so that nothing was sent                 transient
 //	no answer, or a 2xx that does not say ok                unknown outcome
 //	3xx: redirects are not followed                         endpoint closed
 //	401, 402, 403; 405, 407, 426                            endpoint closed

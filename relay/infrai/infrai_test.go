@@ -1,10 +1,13 @@
 package infrai_test
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 	"time"
 
@@ -18,7 +21,32 @@ import (
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if err := trustTestServers(); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// trustTestServers makes the certificate of httptest's servers a known one for
+// this process. The publisher has no roots but the system's, which are read once.
+func trustTestServers() error {
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	file, err := os.CreateTemp("", "roots-*.pem")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}); err != nil {
+		return err
+	}
+	if err := os.Setenv("SSL_CERT_FILE", file.Name()); err != nil {
+		return err
+	}
+	_, err = x509.SystemCertPool()
+	return errors.Join(err, file.Close())
+}
 
 // settings are the defaults, for a queue at base.
 func settings(base string) infrai.Config {

@@ -14,13 +14,30 @@ import (
 )
 
 // noAnswer is the error of a request that was not answered. sent tells whether
-// any byte of the body left; without it the queue cannot have the message.
+// any byte of it may have left; if not, the queue cannot have the message.
 func noAnswer(sent bool, err error) error {
 	class := relay.Transient
 	if sent {
 		class = relay.UnknownOutcome
 	}
 	return &relay.PublishError{Class: class, Err: err}
+}
+
+// connecting reports whether an error is one of making a connection: then
+// nothing was sent on it. It says no where that is not certain.
+func connecting(err error) bool {
+	var (
+		operation   *net.OpError
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &operation):
+		return operation.Op == "dial" || operation.Op == "proxyconnect"
+	case errors.As(err, &record):
+		return record.Conn != nil // set only if the handshake began with something else
+	}
+	return errors.As(err, &certificate)
 }
 
 // reason tells a stop and a timeout from the network's own errors.
@@ -54,7 +71,7 @@ func (e networkError) Error() string {
 		return e.cause.Error()
 	}
 	text := e.cause.Error()
-	for _, prefix := range [...]string{"net/http: ", "http: ", "http2: "} {
+	for _, prefix := range [...]string{"net/http: ", "http: ", "http2: ", "tls: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	if end := strings.IndexAny(text, `":;`); end >= 0 {

@@ -125,7 +125,7 @@ func (p *Publisher) send(ctx context.Context, key string, authorization []string
 
 	resp, err := p.connections.transport(now).RoundTrip(req)
 	if err != nil {
-		return relay.Receipt{}, noAnswer(a.sent.Load(), reason(ctx, limited, err))
+		return relay.Receipt{}, noAnswer(a.repeated.Load() || !connecting(err), reason(ctx, limited, err))
 	}
 	defer resp.Body.Close()
 	buffer := answers.Get().(*bytes.Buffer)
@@ -140,36 +140,23 @@ func (p *Publisher) send(ctx context.Context, key string, authorization []string
 	return p.judge(resp, buffer.String(), complete && err == nil)
 }
 
-// attempt is the body of one request. The transport may read it several times,
-// when it sends the request again on another connection.
+// attempt is the body of one request. The transport reads it again when it
+// sends the request again on another connection.
 type attempt struct {
-	body []byte
-	sent atomic.Bool // whether any of it was read
+	body     []byte
+	repeated atomic.Bool
 }
 
-func (a *attempt) reader() io.ReadCloser { return &bodyReader{rest: a.body, sent: &a.sent} }
+// reader returns the body as a type that the transport knows to be in memory,
+// or it would send the header in a packet of its own.
+func (a *attempt) reader() io.ReadCloser { return io.NopCloser(bytes.NewReader(a.body)) }
 
-// again is a request's GetBody.
-func (a *attempt) again() (io.ReadCloser, error) { return a.reader(), nil }
-
-type bodyReader struct {
-	rest []byte
-	sent *atomic.Bool
+// again is the request's GetBody. The transport asks for it only if it has read
+// the body before.
+func (a *attempt) again() (io.ReadCloser, error) {
+	a.repeated.Store(true)
+	return a.reader(), nil
 }
-
-// Read implements io.Reader.
-func (r *bodyReader) Read(b []byte) (int, error) {
-	if len(r.rest) == 0 {
-		return 0, io.EOF
-	}
-	r.sent.Store(true)
-	n := copy(b, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
-}
-
-// Close implements io.Closer.
-func (r *bodyReader) Close() error { return nil }
 
 const (
 	// maxAnswer is how much of an answer is read for what it says: about a
