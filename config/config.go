@@ -2,7 +2,6 @@ package config
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +50,9 @@ type Part string
 
 // The parts.
 const (
-	// Database is the connection to the database and the schema's name.
+	// Names are the names of things in the database, without a connection to it.
+	Names Part = "names"
+	// Database is the connection to the database; it includes Names.
 	Database Part = "database"
 	// Replication is what reading the WAL needs; it includes Database.
 	Replication Part = "replication"
@@ -76,10 +77,15 @@ func Load(ctx context.Context, environment envconfig.Lookuper, parts ...Part) (*
 	c.Relay.Schema, c.Relay.Slot = c.Schema, c.CDC.Slot
 
 	found.add("RELAY_LOG_", c.Log.Validate())
-	if slices.Contains(parts, Database) || slices.Contains(parts, Replication) {
+	replication := slices.Contains(parts, Replication)
+	database := replication || slices.Contains(parts, Database)
+	if database || slices.Contains(parts, Names) {
+		found.add("", c.validateSchema())
+	}
+	if database {
 		found.add("", c.connectDatabase())
 	}
-	if slices.Contains(parts, Replication) {
+	if replication {
 		found.add("", c.connectReplication())
 		found.add("RELAY_", c.CDC.Validate())
 		found.add("RELAY_", c.Relay.Validate())
@@ -110,14 +116,17 @@ func copyOf(c *pgx.ConnConfig) *pgx.ConnConfig {
 	return c.Copy()
 }
 
-func (c *Config) connectDatabase() error {
-	var parseErr, schemaErr error
-	c.database, parseErr = c.connection("DATABASE_URL", c.DatabaseURL)
+func (c *Config) validateSchema() error {
 	const most = 63 // bytes; Postgres cuts longer names off
 	if c.Schema == "" || len(c.Schema) > most || strings.ContainsRune(c.Schema, 0) {
-		schemaErr = fmt.Errorf("RELAY_SCHEMA is %q: want a name of 1 to %d bytes", c.Schema, most)
+		return fmt.Errorf("RELAY_SCHEMA is %q: want a name of 1 to %d bytes", c.Schema, most)
 	}
-	return errors.Join(parseErr, schemaErr)
+	return nil
+}
+
+func (c *Config) connectDatabase() (err error) {
+	c.database, err = c.connection("DATABASE_URL", c.DatabaseURL)
+	return err
 }
 
 func (c *Config) connectReplication() error {

@@ -134,6 +134,13 @@ func TestLoad_OnlyTheNamedPartsAreNeeded(t *testing.T) {
 	if c.Database() == nil || c.Replication() != nil {
 		t.Error("the part database connects the database and nothing else")
 	}
+	c = load(t, map[string]string{"DATABASE_URL": "", "INFRAI_API_KEY": "", "RELAY_SCHEMA": "Sales"}, config.Names)
+	if c.Database() != nil || c.CDC.Schema != "Sales" {
+		t.Error("the part names needs no connection")
+	}
+	if got := problems(t, map[string]string{"RELAY_SCHEMA": strings.Repeat("s", 64)}, config.Names); len(got) != 1 {
+		t.Errorf("names: %q", got)
+	}
 	c = load(t, map[string]string{"DATABASE_URL": ""}, config.Queue)
 	if c.Database() != nil {
 		t.Error("the part queue has no database")
@@ -168,8 +175,8 @@ func TestLoad_ReportsEverythingAtOnce(t *testing.T) {
 		`RELAY_STATUS_INTERVAL is "5": want a duration such as 500ms, 10s or 5m`,
 		`RELAY_MAX_IN_FLIGHT is "many": want a whole number`,
 		`RELAY_LOG_FORMAT is "xml": want json, console or auto`,
-		`DATABASE_URL is not set: want a connection string such as postgres://outbox_relay@db.example:5432/app?sslmode=verify-full`,
 		`RELAY_SCHEMA is "` + strings.Repeat("s", 64) + `": want a name of 1 to 63 bytes`,
+		`DATABASE_URL is not set: want a connection string such as postgres://outbox_relay@db.example:5432/app?sslmode=verify-full`,
 		`RELAY_SLOT is "My-Slot": slot names have 1 to 63 characters of a-z 0-9 _`,
 		`RELAY_SILENCE_TIMEOUT is 6s: want at least twice RELAY_STATUS_INTERVAL (10s)`,
 		`RELAY_OUTCOME_BATCH is 0, want at least 1`,
