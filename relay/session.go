@@ -103,9 +103,9 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 	defer stopWork()
 	write, stopWrite := grace(intake, own, s.relay.cfg.DrainTimeout+closeTimeout)
 	defer stopWrite()
-	read, stopRead := context.WithCancel(own)
+	read, stopRead := context.WithCancel(intake)
 	defer stopRead()
-	defer context.AfterFunc(intake, stopRead)()
+	defer context.AfterFunc(own, stopRead)()
 
 	var workers, writing, keeping sync.WaitGroup
 	drained := make(chan struct{})

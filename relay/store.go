@@ -21,7 +21,7 @@ type store struct {
 
 	mu   sync.Mutex
 	conn *pgx.Conn
-	copy copyBuffer
+	copy *copyBuffer
 }
 
 // newStore returns a store that connects at its first call.
@@ -39,7 +39,7 @@ func newStore(database *pgx.ConnConfig, schema, slot string) *store {
 	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan"} {
 		config.RuntimeParams[way] = "off"
 	}
-	return &store{config: config, slot: slot, sql: newStatements(schema)}
+	return &store{config: config, slot: slot, sql: newStatements(schema), copy: new(copyBuffer)}
 }
 
 // with runs do on the connection, which it opens if there is none.
@@ -135,6 +135,9 @@ func plain(batch []*outcome) bool {
 func (s *store) copyIn(ctx context.Context, conn *pgx.Conn, epoch int64, position string, batch []*outcome) error {
 	sql := fmt.Sprintf(s.sql.copy, quoteLiteral(s.slot), epoch, quoteLiteral(position))
 	_, err := conn.PgConn().CopyFrom(ctx, s.copy.fill(batch), sql)
+	if err != nil {
+		s.copy = new(copyBuffer) // pgx may still be reading the old one
+	}
 	return err
 }
 

@@ -12,8 +12,8 @@ type worker struct {
 	wake chan struct{} // capacity 1: there may be a message
 }
 
-// work publishes until own ends, or until nothing is given out any more and
-// intake has ended. Requests run on work, which outlives intake by the drain
+// work publishes until intake ends, whatever ended it. A request that is under
+// way then runs on: its context is work, which outlives intake by the drain
 // timeout.
 func (s *session) work(intake, work context.Context) {
 	w := &worker{wake: make(chan struct{}, 1)}
@@ -27,8 +27,8 @@ func (s *session) work(intake, work context.Context) {
 			}
 			m = s.router.take(time.Now(), w)
 		}
-		if s.trust(work) != nil {
-			return
+		if intake.Err() != nil || s.trust(intake) != nil {
+			return // not sent; the message is read again
 		}
 		receipt, err := s.relay.publisher.Publish(work, m.row)
 		if err != nil && work.Err() != nil {

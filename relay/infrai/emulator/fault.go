@@ -15,7 +15,8 @@ import (
 
 // Fault is a scripted misbehaviour: which calls it meets, how often, and what
 // it does to them. An empty condition is no condition; all that are set must
-// hold. Without Store, the queue never sees the call.
+// hold. The queue handles a call that is met if Store says so, and where the
+// answer is its own or says yes; else it never sees it.
 type Fault struct {
 	// ID is the fault's number, given when it is added.
 	ID uint64 `json:"id"`
@@ -39,18 +40,19 @@ type Fault struct {
 	// Count is how often it happens before the fault is spent; 0 is for ever.
 	Count int `json:"count,omitempty"`
 
-	// Store lets the queue handle the call before anything else happens: a
+	// Store lets the queue handle the call although it will not be told: a
 	// stored message with a lost answer.
 	Store bool `json:"store,omitempty"`
-	// Delay holds the call, before the queue handles it or the fault answers.
+	// Delay holds the answer. Alone it makes a slow queue.
 	Delay time.Duration `json:"delay,omitempty"`
-	// Hang never answers, until the client or the emulator goes.
+	// Hang never answers; the call ends when the client or the emulator goes.
 	Hang bool `json:"hang,omitempty"`
 	// Cut ends the connection instead of answering.
 	Cut Cut `json:"cut,omitempty"`
 
-	// Status of the answer; 0 means the queue's own with Store, else 200 for
-	// the bodies that say no politely and 500 for all others.
+	// Status of the answer; 0 means the queue's own answer, or if Body, Code or
+	// Message ask for another, 200 for no_message_id and refusal, 400 for echo
+	// and 500 for the others.
 	Status int `json:"status,omitempty"`
 	// Header is sent with the answer. Several values are several lines.
 	Header http.Header `json:"header,omitempty"`
@@ -119,7 +121,7 @@ var (
 // Validate reports everything that is wrong with a fault.
 func (f *Fault) Validate() error {
 	var errs []error
-	if f.Route != "" && !slices.ContainsFunc(routes, func(r *route) bool { return r.id == f.Route }) {
+	if f.Route != "" && f.Route != discoveryRoute.id && !slices.ContainsFunc(routes, func(r *route) bool { return r.id == f.Route }) {
 		errs = append(errs, fmt.Errorf("no route %q", f.Route))
 	}
 	if !slices.Contains(cuts, f.Cut) {

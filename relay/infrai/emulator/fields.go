@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,8 +41,11 @@ func validQueueName(name string) bool { return queueName.MatchString(name) }
 // that nobody knows.
 func (s *Server) checkFields(c *call) answer {
 	for _, f := range c.route.fields {
-		if f.required && c.field(f.name) == nil {
+		switch value := c.field(f.name); {
+		case value == nil && f.required:
 			return invalid(f.name + " is missing")
+		case value != nil && value.Kind() != '"' && strings.HasPrefix(f.schema, `{"type":"string"`):
+			return invalid(f.name + " is not a string")
 		}
 	}
 	for _, m := range c.members {

@@ -10,29 +10,30 @@ import (
 	"time"
 )
 
-// misbehave does to a call what a fault says.
+// misbehave does to a call what a fault says. The journal has the call before
+// the answer goes out, or fails to.
 func (s *Server) misbehave(w http.ResponseWriter, c *call, f *Fault, refusal answer) {
-	s.pause(c, f.Delay)
 	a := f.answer(c)
 	c.outcome = Failed
-	if f.Store {
+	if f.stores() {
 		c.outcome = ""
 		own := s.handle(c, refusal)
 		c.settle(own)
-		if f.Status == 0 && f.Body.keeps() {
+		if f.own() {
 			a = own
 		}
 	}
+	if f.Hang || f.Cut != "" {
+		a.status = 0
+	}
+	s.record(c, a.status, f.ID)
+	s.pause(c, f.Delay)
 	switch {
 	case f.Hang:
-		s.record(c, 0, f.ID)
 		s.pause(c, forever)
-		panic(http.ErrAbortHandler)
 	case f.Cut != "":
-		s.record(c, 0, f.ID)
 		cut(w, f.Cut)
 	default:
-		s.record(c, a.status, f.ID)
 		s.writeFault(w, c, f, a)
 	}
 }
@@ -55,39 +56,54 @@ func (s *Server) pause(c *call, d time.Duration) {
 	}
 }
 
-// keeps reports whether a body is the queue's own answer, whole or spoilt.
-func (b Body) keeps() bool {
-	switch b {
+// own reports whether the answer is the queue's own, whole or spoilt.
+func (f *Fault) own() bool {
+	if f.Status != 0 || f.Code != "" || f.Message != "" {
+		return false
+	}
+	switch f.Body {
 	case "", BodyEnvelope, BodyTruncated, BodyBroken, BodySlow:
 		return true
 	}
 	return false
 }
 
+// stores reports whether the queue handles the call. It does so without being
+// told where the answer says yes: a queue that says yes has the message.
+func (f *Fault) stores() bool {
+	return f.Store || f.Cut == "" && !f.Hang && (f.own() || f.saysYes())
+}
+
+func (f *Fault) saysYes() bool {
+	switch f.Body {
+	case BodyRefusal, BodyEcho, BodyHTML, BodyEmpty:
+		return false
+	}
+	return f.status() < http.StatusMultipleChoices
+}
+
+func (f *Fault) status() int {
+	switch {
+	case f.Status != 0:
+		return f.Status
+	case f.Body == BodyNoMessageID || f.Body == BodyRefusal:
+		return http.StatusOK
+	case f.Body == BodyEcho:
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
+}
+
 // answer is what the fault says by itself.
 func (f *Fault) answer(c *call) answer {
-	status := f.Status
-	if status == 0 {
-		status = f.Body.usualStatus()
+	if f.saysYes() {
+		return answer{status: f.status(), data: []byte(`{}`)}
 	}
-	if status < 300 && f.Body != BodyRefusal && f.Body != BodyEcho {
-		return answer{status: status, data: []byte(`{}`)}
-	}
-	a := refuse(status, firstNonEmpty(f.Code, "SCRIPTED_FAULT"), firstNonEmpty(f.Message, "this answer was scripted"))
+	a := refuse(f.status(), firstNonEmpty(f.Code, "SCRIPTED_FAULT"), firstNonEmpty(f.Message, "this answer was scripted"))
 	if f.Body == BodyEcho {
 		a.message = "cannot take " + string(c.body)
 	}
 	return a
-}
-
-func (b Body) usualStatus() int {
-	switch b {
-	case BodyNoMessageID, BodyRefusal:
-		return http.StatusOK
-	case BodyEcho:
-		return http.StatusBadRequest
-	}
-	return http.StatusInternalServerError
 }
 
 // writeFault sends an answer in the form that the fault asks for.

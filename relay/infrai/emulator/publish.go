@@ -113,7 +113,7 @@ func (s *Server) accept(c *call, q *queue, m message, delay time.Duration) *mess
 	s.sequence++
 	m.sequence, m.id = s.sequence, messageID(s.run, s.sequence)
 	m.key, m.origin, m.publishedAt = c.key, q.name, c.now
-	if !q.enablePriority {
+	if !q.enablePriority || q.fifo {
 		m.priority = 0
 	}
 	c.outcome = Accepted

@@ -184,7 +184,7 @@ func Serve(ctx context.Context, listener net.Listener, cfg Config, log *zap.Logg
 	}
 	s := New(cfg, WithLogger(log))
 	defer s.Close()
-	web := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, Protocols: protocols()}
+	web := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, Protocols: protocols(), ErrorLog: zap.NewStdLog(s.log)}
 	stop := context.AfterFunc(ctx, func() {
 		s.Close()
 		_ = web.Close()
