@@ -52,7 +52,6 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 		cfg: r.cfg, log: log, store: r.writing, epoch: epoch,
 		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1), room: s.router.room,
 	}
-	s.writer.lastOK.Store(time.Now().UnixNano())
 	if !reconciled {
 		if err := s.reconcile(ctx); err != nil {
 			return nil, err
@@ -204,18 +203,12 @@ func (s *session) logOutcome(o *outcome) {
 // slot is still ours. A process that was frozen wakes up here, with requests in
 // its hands that another relay may have sent meanwhile.
 func (s *session) trust(ctx context.Context) error {
-	for {
-		heard := s.relay.source.LastWord()
-		if wrote := s.writer.lastWrite(); wrote.After(heard) {
-			heard = wrote
-		}
-		if time.Since(heard) < s.relay.cfg.TrustWindow {
-			return nil
-		}
+	for time.Since(s.relay.source.LastWord()) >= s.relay.cfg.TrustWindow {
 		if !sleep(ctx, 20*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // keepTime lets messages go when they are due.

@@ -41,8 +41,9 @@ type Source interface {
 	// concurrent use.
 	Position() string
 
-	// LastWord is when the server was last heard on the stream, which proves
-	// that the session still held it then. It is safe for concurrent use.
+	// LastWord is the last moment at which the session provably held the
+	// stream. It stays fresh while nobody calls Next. It is safe for concurrent
+	// use.
 	LastWord() time.Time
 
 	// Close ends the session: it reports the last position and waits for the

@@ -8,7 +8,7 @@ import (
 
 // statements are the relay's SQL, with the schema's name put in.
 type statements struct {
-	takeOver, epoch, record, copy, dispatched, dead, undefer, known, reconcile, reconciled, backlog, horizon string
+	takeOver, record, copy, dispatched, dead, undefer, known, reconcile, reconciled, backlog, horizon string
 }
 
 func newStatements(schema string) statements {
@@ -17,7 +17,6 @@ func newStatements(schema string) statements {
 	}
 	return statements{
 		takeOver:   in(sqlTakeOver),
-		epoch:      in(sqlEpoch),
 		record:     in(sqlRecord),
 		copy:       in(sqlCopy),
 		dispatched: in(sqlDispatched),
@@ -45,8 +44,6 @@ on conflict (slot) do update set
 	reconciled_at = case when $5 then null else r.reconciled_at end,
 	updated_at = now()
 returning epoch, reconciled_at is not null`
-
-const sqlEpoch = `select epoch from outbox.relays where slot = $1`
 
 // Raises OR001 when the epoch is another one.
 const sqlRecord = `select outbox.record_position($1, $2, $3::pg_lsn)`

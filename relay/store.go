@@ -78,20 +78,6 @@ func (s *store) takeOver(ctx context.Context, holder, version, position string, 
 	return epoch, reconciled, nil
 }
 
-// check returns ErrEpochLost when the epoch is not ours any more.
-func (s *store) check(ctx context.Context, epoch int64) error {
-	return s.with(ctx, func(conn *pgx.Conn) error {
-		var current int64
-		if err := conn.QueryRow(ctx, s.sql.epoch, s.slot).Scan(&current); err != nil {
-			return fmt.Errorf("read epoch of slot %q: %w", s.slot, err)
-		}
-		if current != epoch {
-			return fmt.Errorf("%w: epoch is %d, ours was %d", ErrEpochLost, current, epoch)
-		}
-		return nil
-	})
-}
-
 // record stores the confirmed flush alone.
 func (s *store) record(ctx context.Context, epoch int64, position string) error {
 	return s.with(ctx, func(conn *pgx.Conn) error {

@@ -27,7 +27,6 @@ type writer struct {
 	wake    chan struct{} // capacity 1: there is an outcome
 	room    chan struct{} // capacity 1: wakes the intake when writing works again
 	failing atomic.Bool   // intake waits while this is set
-	lastOK  atomic.Int64  // when the last write began that went through, in Unix nanoseconds
 }
 
 // put hands over an outcome.
@@ -44,17 +43,11 @@ func (w *writer) put(o *outcome) {
 // run writes until stop is closed and everything is written, or until own
 // ends. It returns ErrEpochLost when another relay took over.
 func (w *writer) run(own context.Context, stop <-chan struct{}) error {
-	heartbeat := time.NewTicker(w.cfg.TrustWindow / 4)
-	defer heartbeat.Stop()
 	for {
 		select {
 		case <-w.wake:
 			w.linger(own, stop)
 			if err := w.flush(own); err != nil {
-				return err
-			}
-		case <-heartbeat.C:
-			if err := w.check(own); err != nil {
 				return err
 			}
 		case <-stop:
@@ -105,26 +98,13 @@ func (w *writer) flush(own context.Context) error {
 	return nil
 }
 
-// check asks whether the epoch is still ours when nothing was written for a
-// while: a stream that is not read because the window is full says nothing.
-func (w *writer) check(own context.Context) error {
-	if time.Since(time.Unix(0, w.lastOK.Load())) < w.cfg.TrustWindow/4 {
-		return nil
-	}
-	return w.insist(own, "check epoch", func(ctx context.Context) error {
-		return w.store.check(ctx, w.epoch)
-	})
-}
-
 // insist calls do until it goes through, own ends, or the epoch is lost.
 func (w *writer) insist(own context.Context, what string, do func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
-		began := time.Now()
 		ctx, cancel := context.WithTimeout(own, writeTimeout)
 		err := classifyWrite(do(ctx))
 		cancel()
 		if err == nil {
-			w.lastOK.Store(began.UnixNano())
 			if w.failing.Swap(false) {
 				signal(w.room)
 				w.log.Info("database is back", zap.Int(keyAttempt, attempt))
@@ -149,9 +129,6 @@ func (w *writer) insist(own context.Context, what string, do func(context.Contex
 // writeTimeout bounds one transaction: a server that neither answers nor
 // closes the connection must not hold the writer for ever.
 const writeTimeout = 10 * time.Second
-
-// lastWrite is when the last write began that went through.
-func (w *writer) lastWrite() time.Time { return time.Unix(0, w.lastOK.Load()) }
 
 // left returns the outcomes that are not durable.
 func (w *writer) left() []*outcome {
