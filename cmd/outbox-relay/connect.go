@@ -55,10 +55,9 @@ func (e *connectError) Hint() string {
 // passes reports whether an error of the database may pass by itself: nobody
 // answers, or the server says that it cannot answer now.
 func passes(err error) bool {
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
-		var connect *connectError
-		return errors.As(err, &connect)
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return is[*connectError](err)
 	}
 	switch pgErr.Code[:2] {
 	case "08", "53", "57", "58": // connection, resources, intervention, system

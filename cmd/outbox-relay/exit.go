@@ -66,8 +66,8 @@ func exitCode(err error) int {
 
 // is reports whether err is of a type, or wraps such an error.
 func is[T error](err error) bool {
-	var target T
-	return errors.As(err, &target)
+	_, ok := errors.AsType[T](err)
+	return ok
 }
 
 // usageError says that the command line is wrong.
@@ -85,8 +85,14 @@ func (e *loggedError) Error() string { return e.err.Error() }
 
 func (e *loggedError) Unwrap() error { return e.err }
 
-// hinter is an error that knows what to do about it.
-type hinter interface{ Hint() string }
+// hintOf is what an error knows to do about it; empty if it knows nothing.
+func hintOf(err error) string {
+	var hinted interface{ Hint() string }
+	if errors.As(err, &hinted) {
+		return hinted.Hint()
+	}
+	return ""
+}
 
 // report writes an error for people, with what to do about it on a line of its
 // own.
@@ -96,9 +102,8 @@ func report(w io.Writer, err error) {
 	}
 	text := err.Error()
 	fmt.Fprintln(w, "outbox-relay:", strings.ReplaceAll(text, "\n", "\n  "))
-	var hinted hinter
-	if errors.As(err, &hinted) && !strings.Contains(text, hinted.Hint()) {
-		fmt.Fprintln(w, "hint:", hinted.Hint())
+	if hint := hintOf(err); hint != "" && !strings.Contains(text, hint) {
+		fmt.Fprintln(w, "hint:", hint)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -34,9 +35,7 @@ func (s settings) environ() []string {
 // with returns a copy with more settings: names and values in turn.
 func (s settings) with(more ...string) settings {
 	all := settings{}
-	for name, value := range s {
-		all[name] = value
-	}
+	maps.Copy(all, s)
 	for i := 0; i < len(more); i += 2 {
 		all[more[i]] = more[i+1]
 	}

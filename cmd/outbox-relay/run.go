@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -83,6 +81,7 @@ func holder() string {
 // awaitSchema waits until the database answers and returns a
 // *schema.VersionError if the schema is not the one that this program needs.
 func awaitSchema(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
+	told := ""
 	for wait := cfg.CDC.RetryMin; ; wait = min(2*wait, cfg.CDC.RetryMax) {
 		err := withConnection(ctx, cfg, func(conn *pgx.Conn) error {
 			return schema.Check(ctx, conn, cfg.Schema)
@@ -90,7 +89,10 @@ func awaitSchema(ctx context.Context, cfg *config.Config, log *zap.Logger) error
 		if err == nil || !passes(err) || ctx.Err() != nil {
 			return err
 		}
-		log.Warn("database does not answer", zap.Error(err), zap.Duration("retry_in", wait.Round(time.Millisecond)))
+		if text := err.Error(); text != told {
+			told = text
+			log.Warn("database does not answer, waiting for it", zap.Error(err))
+		}
 		if !pause(ctx, wait) {
 			return ctx.Err()
 		}
@@ -103,11 +105,6 @@ func logEnd(ctx context.Context, log *zap.Logger, err error) error {
 		log.Info("stopped", zap.NamedError("reason", context.Cause(ctx)), zap.Int("exit_code", exitStopped))
 		return nil
 	}
-	fields := []zap.Field{zap.Error(err), zap.Int("exit_code", exitCode(err))}
-	var hinted hinter
-	if errors.As(err, &hinted) {
-		fields = append(fields, zap.String("hint", hinted.Hint()))
-	}
-	log.Error("stopped", fields...)
+	log.Error("stopped", zap.Error(err), zap.String("hint", hintOf(err)), zap.Int("exit_code", exitCode(err)))
 	return &loggedError{err}
 }

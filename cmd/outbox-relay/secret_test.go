@@ -61,7 +61,7 @@ func TestSecrets_UselessSettings(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			// It ends, or it waits for the database.
-			_, _, _ = d.Await(ctx, 0, func(l relaybin.Line) bool { return l.Message() == "database does not answer" })
+			_, _, _ = d.Await(ctx, 0, func(l relaybin.Line) bool { return l.Message() == "database does not answer, waiting for it" })
 			d.end()
 			expectNoSecret(t, d.Text())
 		})

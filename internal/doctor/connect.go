@@ -107,8 +107,7 @@ func address(config *pgx.ConnConfig) string {
 }
 
 func sqlState(err error) string {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pgErr.Code
 	}
 	return ""
@@ -117,8 +116,7 @@ func sqlState(err error) string {
 // oneLine is the text of an error: what the server said where it said something,
 // and never more than one line.
 func oneLine(err error) string {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pgErr.Message + " (SQLSTATE " + pgErr.Code + ")"
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"strconv"
@@ -67,7 +68,7 @@ func (f fake) serve(client net.Conn) {
 	case f.dropReplication:
 		delete(startup.Parameters, "replication")
 	}
-	server, err := net.Dial("tcp", net.JoinHostPort(f.behind.Host, strconv.Itoa(int(f.behind.Port))))
+	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", net.JoinHostPort(f.behind.Host, strconv.Itoa(int(f.behind.Port))))
 	if err != nil {
 		return
 	}

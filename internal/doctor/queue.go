@@ -177,8 +177,7 @@ func (a *answer) refusal() *finding {
 // networkText is the cause of a failed request without the URL, which says
 // nothing new.
 func networkText(err error) string {
-	var requestErr *url.Error
-	if errors.As(err, &requestErr) {
+	if requestErr, ok := errors.AsType[*url.Error](err); ok {
 		err = requestErr.Err
 	}
 	return oneLine(err)

@@ -15,11 +15,11 @@ import (
 // program needs.
 func schemaVersion(ctx context.Context, p *patient) (finding, error) {
 	err := schema.Check(ctx, p.conn, p.cfg.Schema)
-	var version *schema.VersionError
-	switch {
-	case err == nil:
+	if err == nil {
 		return pass("schema " + ident(p.cfg.Schema) + " has what this program needs"), nil
-	case !errors.As(err, &version):
+	}
+	version, ok := errors.AsType[*schema.VersionError](err)
+	if !ok {
 		return finding{}, err
 	}
 	f := finding{

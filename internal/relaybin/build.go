@@ -41,7 +41,7 @@ func build() (string, error) {
 	}
 	path := filepath.Join(root, "build", "relaybin", name)
 	own := fmt.Sprintf("%s.%d", path, os.Getpid())
-	defer os.RemoveAll(own)
+	defer func() { _ = os.RemoveAll(own) }()
 	if _, err := goTool(root, append(flags, "-o", own+"/", "./"+program)...); err != nil {
 		return "", err
 	}
