@@ -13,8 +13,11 @@ import (
 )
 
 // binaries returns the folder with the programs of a server of the major
-// version, or of any if that is empty.
+// version, or of any version if it is empty or "any", the word of hack/postgres.
 func binaries(version string) (string, error) {
+	if version == "any" {
+		version = ""
+	}
 	if dir := os.Getenv("OUTBOX_PG_BIN"); dir != "" {
 		return checkedBinaries(dir, version)
 	}
@@ -34,7 +37,7 @@ func checkedBinaries(dir, version string) (string, error) {
 		return "", fmt.Errorf("OUTBOX_PG_BIN: %w", err)
 	}
 	if version != "" && version != found {
-		return "", fmt.Errorf("OUTBOX_PG_BIN: %s is a Postgres %s, wanted %s", dir, found, version)
+		return "", fmt.Errorf("OUTBOX_PG_BIN: %s is a Postgres %s, wanted %s: run hack/postgres %[3]s", dir, found, version)
 	}
 	return dir, nil
 }
