@@ -31,7 +31,7 @@ func startChild(folder, program, name string, env []string, args ...string) (*ch
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = log.Close() }() // the child has it
+	defer func() { _ = log.Close() }()         // the child has it
 	c.command = exec.Command(program, args...) //nolint:noctx // its end is decided by stop and kill
 	c.command.Env, c.command.Stdout, c.command.Stderr = env, log, log
 	c.command.SysProcAttr = attributes()
