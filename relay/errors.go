@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -23,18 +22,16 @@ const sqlstateEpochLost = "OR001"
 // asPublishError returns what a publisher said about a failure. A publisher
 // that returns another error broke its contract; the outcome is unknown then.
 func asPublishError(err error) *PublishError {
-	var failure *PublishError
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*PublishError](err); ok {
 		return failure
 	}
 	return &PublishError{Class: UnknownOutcome, Err: err}
 }
 
-// classify turns an error of the database into what the session does next:
+// classifyWrite turns an error of the database into what the session does next:
 // ErrEpochLost ends it, anything else is worth another try.
 func classifyWrite(err error) error {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == sqlstateEpochLost {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == sqlstateEpochLost {
 		return fmt.Errorf("%w: %s", ErrEpochLost, pgErr.Message)
 	}
 	return err
@@ -43,8 +40,8 @@ func classifyWrite(err error) error {
 // isPermanent reports whether an error of the database will come again until
 // a person acts: a missing right, table, column or function.
 func isPermanent(err error) bool {
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
 		return false
 	}
 	switch pgErr.Code {
@@ -52,9 +49,4 @@ func isPermanent(err error) bool {
 		return true
 	}
 	return false
-}
-
-// ended reports whether err only says that a context ended.
-func ended(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -48,14 +48,6 @@ func (l *list) push(m *message) {
 	l.tail = m
 }
 
-func (l *list) pushFront(m *message) {
-	m.next = l.head
-	l.head = m
-	if l.tail == nil {
-		l.tail = m
-	}
-}
-
 func (l *list) pop() *message {
 	m := l.head
 	l.head = m.next

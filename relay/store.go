@@ -94,8 +94,7 @@ func (s *store) write(ctx context.Context, epoch int64, position string, batch [
 			return s.insert(ctx, conn, epoch, position, batch)
 		}
 		err := s.copyIn(ctx, conn, epoch, position, batch)
-		var pgErr *pgconn.PgError
-		if errors.As(err, &pgErr) && pgErr.Code == "23505" {
+		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "23505" {
 			// Some are marked already: the answer to an earlier commit was
 			// lost, or a message came twice. COPY cannot skip them.
 			return s.insert(ctx, conn, epoch, position, batch)

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -156,9 +157,7 @@ func (r *rig) settings(ctx context.Context, slot string, env map[string]string) 
 		"DATABASE_URL": r.url, "RELAY_SLOT": slot, "RELAY_PUBLICATION": "outbox_relay",
 		"INFRAI_API_KEY": "bench", "INFRAI_BASE_URL": "http://127.0.0.1:1",
 	}
-	for name, value := range env {
-		all[name] = value
-	}
+	maps.Copy(all, env)
 	return config.Load(ctx, lookuper(all))
 }
 

@@ -26,7 +26,7 @@ func ServeSink(ctx context.Context, delay time.Duration, out io.Writer) error {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		if delay > 0 {
-			time.Sleep(delay)
+			<-time.After(delay)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(answer)

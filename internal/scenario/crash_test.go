@@ -2,6 +2,7 @@ package scenario_test
 
 import (
 	"fmt"
+	"maps"
 	"syscall"
 	"testing"
 	"time"
@@ -17,13 +18,8 @@ import (
 // process starts the program with the world's settings and some others.
 func process(t *testing.T, w *scenario.World, extra map[string]string) *relaybin.Process {
 	t.Helper()
-	env := map[string]string{}
-	for name, value := range w.Env {
-		env[name] = value
-	}
-	for name, value := range extra {
-		env[name] = value
-	}
+	env := maps.Clone(w.Env)
+	maps.Copy(env, extra)
 	p := relaybin.Run(t, env, "run")
 	p.AwaitLog(t, "session began")
 	return p

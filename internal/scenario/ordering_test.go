@@ -17,6 +17,7 @@ func TestORD01_SequenceOrderIsNotCommitOrder(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t)
 	r := w.Start()
+	r.AwaitLog("session began") // before there is a slot, nobody sees the order of commits
 	ctx := context.Background()
 	late := w.Connect()
 	for round := range 60 {
@@ -169,7 +170,7 @@ func TestORD06_NoOrderingKeyRunsFreely(t *testing.T) {
 func TestORD07_IndependentKeysRunSideBySide(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t)
-	w.Fault(emulator.Fault{Route: "queue.publish", Delay: 20 * time.Millisecond})
+	w.Fault(emulator.Fault{Route: "queue.publish", Store: true, Delay: 20 * time.Millisecond})
 	keys := make([]string, 200)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("k%d", i)

@@ -47,9 +47,16 @@ func TestPublish_RepeatsAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	queue, base := newEmulator(t)
 	for i, f := range []emulator.Fault{
-		{Cut: emulator.CutReset}, {Cut: emulator.CutClose}, {Cut: emulator.CutHalf}, {Body: emulator.BodyTruncated},
-		{Body: emulator.BodyBroken}, {Body: emulator.BodyEmpty, Status: 200}, {Delay: time.Minute},
-		{Body: emulator.BodyHTML, Status: 200}, {Status: 500}, {Status: 502, Body: emulator.BodyHTML, Size: 100_000},
+		{Cut: emulator.CutReset},
+		{Cut: emulator.CutClose},
+		{Cut: emulator.CutHalf},
+		{Body: emulator.BodyTruncated},
+		{Body: emulator.BodyBroken},
+		{Body: emulator.BodyEmpty, Status: 200},
+		{Delay: time.Minute},
+		{Body: emulator.BodyHTML, Status: 200},
+		{Status: 500},
+		{Status: 502, Body: emulator.BodyHTML, Size: 100_000},
 	} {
 		f.Route, f.Store, f.Probability, f.Seed = "queue.publish", f.Delay == 0, 0.04, uint64(i)
 		script(t, queue, f)

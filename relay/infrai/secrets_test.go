@@ -53,12 +53,18 @@ func TestPublish_NeverTellsThePayload(t *testing.T) {
 		{Status: 400, Code: marker, Message: marker},
 		{Status: 500, Code: marker, Message: marker},
 		{Status: 429, Message: marker, RetryAfter: "1"},
-		{Status: 409, Message: marker}, {Status: 401, Message: marker}, {Status: 404, Message: marker},
+		{Status: 409, Message: marker},
+		{Status: 401, Message: marker},
+		{Status: 404, Message: marker},
 		{Status: 302, Header: http.Header{"Location": {"https://" + marker + "@host.invalid/" + marker + "?q=" + marker}}},
 		{Status: 200, Body: emulator.BodyHTML, Header: http.Header{"X-Infrai-Request-Id": {"no id " + marker}}},
 		{Status: 502, Body: emulator.BodyHTML},
-		{Store: true, Body: emulator.BodyTruncated}, {Store: true, Body: emulator.BodyBroken},
-		{Cut: emulator.CutReset}, {Cut: emulator.CutHalf}, {Cut: emulator.CutClose}, {Hang: true},
+		{Store: true, Body: emulator.BodyTruncated},
+		{Store: true, Body: emulator.BodyBroken},
+		{Cut: emulator.CutReset},
+		{Cut: emulator.CutHalf},
+		{Cut: emulator.CutClose},
+		{Hang: true},
 	}
 	for i, f := range faults {
 		f.Key = fmt.Sprint("k", i)

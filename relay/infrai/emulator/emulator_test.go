@@ -2,11 +2,13 @@ package emulator_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -25,13 +27,35 @@ type rig struct {
 
 func start(t *testing.T, cfg emulator.Config) *rig {
 	t.Helper()
-	s := emulator.New(cfg)
+	return serve(t, emulator.New(cfg))
+}
+
+func serve(t *testing.T, s *emulator.Server) *rig {
+	t.Helper()
 	web := httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.Close()
 		web.Close()
 	})
 	return &rig{Server: s, t: t, web: web, client: web.Client()}
+}
+
+// script adds a fault.
+func (r *rig) script(f emulator.Fault) {
+	r.t.Helper()
+	if _, err := r.AddFault(f); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// wait waits until the journal has so many entries.
+func (r *rig) wait(entries uint64) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+	defer cancel()
+	if err := r.Journal().Wait(ctx, entries-1); err != nil {
+		r.t.Fatalf("wait for entry %d: %v", entries, err)
+	}
 }
 
 // reply is an answer with its envelope opened.
