@@ -38,7 +38,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("there is no program to start"))
 	}
 	if c.Load < minLoad || c.Load > maxLoad {
-		errs = append(errs, fmt.Errorf("the load lasts %v, want %v to %v", c.Load, minLoad, maxLoad))
+		errs = append(errs, fmt.Errorf("the load lasts %g s, want %g to %g s", c.Load.Seconds(), minLoad.Seconds(), maxLoad.Seconds()))
 	}
 	return errors.Join(errs...)
 }

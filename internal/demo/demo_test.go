@@ -70,7 +70,7 @@ func awaitProcess(t *testing.T, p *relaybin.Process, what string) (pid int) {
 
 func TestDemo_AccountHolds(t *testing.T) {
 	t.Parallel()
-	p, folder := start(t, "--seconds", "3", "--json")
+	p, folder := start(t, "--seconds", "3", "--seed", "1", "--json")
 	p.AwaitExit(t, 0)
 	var account struct {
 		Holds   bool             `json:"holds"`

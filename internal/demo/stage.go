@@ -162,19 +162,23 @@ func (s *stage) stopRelay(ctx context.Context) error {
 }
 
 // close ends every process and removes the folder, but for the logs if they are
-// to stay. It can be called on half a stage.
-func (s *stage) close(keepLogs bool) error {
+// to stay. It returns where they are; empty if there are none. It can be called
+// on half a stage.
+func (s *stage) close(keepLogs bool) (logs string, err error) {
 	for _, c := range []*child{s.relay, s.queue} {
 		if c != nil {
 			c.kill()
 		}
 	}
-	var err error
 	if s.cluster != nil {
 		err = s.cluster.Close()
 	}
-	if keepLogs {
-		return errors.Join(err, os.RemoveAll(filepath.Join(s.folder, "postgres", "data")))
+	if !keepLogs {
+		return "", errors.Join(err, os.RemoveAll(s.folder))
 	}
-	return errors.Join(err, os.RemoveAll(s.folder))
+	err = errors.Join(err, os.RemoveAll(filepath.Join(s.folder, "postgres", "data")))
+	if os.Remove(s.folder) == nil {
+		return "", err // it was empty
+	}
+	return s.folder, err
 }
