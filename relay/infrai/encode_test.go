@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -83,8 +84,8 @@ func TestAppendBody_ManyMembers(t *testing.T) {
 	var reversed bytes.Buffer
 	reversed.WriteByte('{')
 	members := strings.Split(strings.Trim(string(sorted), "{}"), ",")
-	for i := len(members) - 1; i >= 0; i-- {
-		reversed.WriteString(members[i])
+	for i, member := range slices.Backward(members) {
+		reversed.WriteString(member)
 		if i > 0 {
 			reversed.WriteString(", ")
 		}

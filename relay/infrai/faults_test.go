@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/outbox"
 	"github.com/outbox-relay/outbox-relay/relay"
@@ -218,7 +218,7 @@ func TestPublish_KnowsWhenNothingWasSent(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains about us
+	secure.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // it complains about us
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	closed := httptest.NewServer(http.NotFoundHandler())

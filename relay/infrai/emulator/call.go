@@ -3,6 +3,7 @@ package emulator
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -117,7 +118,7 @@ func (c *call) split() error {
 	if _, err := c.decoder.ReadToken(); err != nil {
 		return plain(err)
 	}
-	if _, err := c.decoder.ReadToken(); err != io.EOF {
+	if _, err := c.decoder.ReadToken(); !errors.Is(err, io.EOF) {
 		return errTrailing
 	}
 	return nil

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -20,7 +21,7 @@ var ackFields = []field{
 	{name: "idempotency_key", schema: keySchema},
 }
 
-var nackFields = append(ackFields[:len(ackFields):len(ackFields)], field{name: "delay_seconds", schema: delaySchema})
+var nackFields = append(slices.Clip(ackFields), field{name: "delay_seconds", schema: delaySchema})
 
 // consume leases messages.
 func (s *Server) consume(c *call) answer {

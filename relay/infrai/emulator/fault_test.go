@@ -27,65 +27,79 @@ func TestFault_Answers(t *testing.T) {
 		check  func(reply) bool
 	}{
 		"a status": {
-			emulator.Fault{Status: 503, RetryAfter: "1.5"}, 503, 0,
+			emulator.Fault{Status: 503, RetryAfter: "1.5"},
+			503, 0,
 			func(got reply) bool {
 				return got.Error.Code == "SCRIPTED_FAULT" && got.Header.Get("Retry-After") == "1.5"
 			},
 		},
 		"its own words": {
-			emulator.Fault{Status: 402, Code: "INSUFFICIENT_CREDIT", Message: "no money"}, 402, 0,
+			emulator.Fault{Status: 402, Code: "INSUFFICIENT_CREDIT", Message: "no money"},
+			402, 0,
 			func(got reply) bool {
 				return got.Error.Code == "INSUFFICIENT_CREDIT" && got.Error.Message == "no money"
 			},
 		},
 		"several headers of one name": {
-			emulator.Fault{Status: 429, Header: http.Header{"Retry-After": {"4", "8"}, "X-More": {"x"}}}, 429, 0,
+			emulator.Fault{Status: 429, Header: http.Header{"Retry-After": {"4", "8"}, "X-More": {"x"}}},
+			429, 0,
 			func(got reply) bool { return len(got.Header["Retry-After"]) == 2 && got.Header.Get("X-More") == "x" },
 		},
 		"a redirect": {
-			emulator.Fault{Status: 307, Header: http.Header{"Location": {"http://other.invalid/"}}}, 307, 0,
+			emulator.Fault{Status: 307, Header: http.Header{"Location": {"http://other.invalid/"}}},
+			307, 0,
 			func(got reply) bool { return got.Header.Get("Location") != "" },
 		},
 		"a page": {
-			emulator.Fault{Status: 502, Body: emulator.BodyHTML, Size: 100_000}, 502, 0,
+			emulator.Fault{Status: 502, Body: emulator.BodyHTML, Size: 100_000},
+			502, 0,
 			func(got reply) bool {
 				return strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") && len(got.Raw) >= 100_000 && strings.HasPrefix(string(got.Raw), "<html>")
 			},
 		},
 		"nothing": {
-			emulator.Fault{Status: 500, Body: emulator.BodyEmpty}, 500, 0,
+			emulator.Fault{Status: 500, Body: emulator.BodyEmpty},
+			500, 0,
 			func(got reply) bool { return len(got.Raw) == 0 },
 		},
 		"half an envelope": {
-			emulator.Fault{Body: emulator.BodyBroken}, 200, 1,
+			emulator.Fault{Body: emulator.BodyBroken},
+			200, 1,
 			func(got reply) bool { return strings.HasPrefix(string(got.Raw), `{"ok":true`) && !json.Valid(got.Raw) },
 		},
 		"byte by byte": {
-			emulator.Fault{Body: emulator.BodySlow, Drip: time.Microsecond}, 200, 1,
+			emulator.Fault{Body: emulator.BodySlow, Drip: time.Microsecond},
+			200, 1,
 			func(got reply) bool { return got.OK && len(got.Data) > 2 },
 		},
 		"no message id": {
-			emulator.Fault{Body: emulator.BodyNoMessageID}, 200, 1,
+			emulator.Fault{Body: emulator.BodyNoMessageID},
+			200, 1,
 			func(got reply) bool { return got.OK && string(got.Data) == `{}` },
 		},
 		"a polite no": {
-			emulator.Fault{Body: emulator.BodyRefusal, Code: "QUOTA"}, 200, 0,
+			emulator.Fault{Body: emulator.BodyRefusal, Code: "QUOTA"},
+			200, 0,
 			func(got reply) bool { return !got.OK && got.Error.Code == "QUOTA" },
 		},
 		"the request again": {
-			emulator.Fault{Body: emulator.BodyEcho, Status: 422}, 422, 0,
+			emulator.Fault{Body: emulator.BodyEcho, Status: 422},
+			422, 0,
 			func(got reply) bool { return strings.Contains(got.Error.Message, `"name":"Example"`) },
 		},
 		"stored, and said otherwise": {
-			emulator.Fault{Store: true, Status: 500}, 500, 1,
+			emulator.Fault{Store: true, Status: 500},
+			500, 1,
 			func(got reply) bool { return !got.OK },
 		},
 		"stored, and 207": {
-			emulator.Fault{Status: 207}, 207, 1,
+			emulator.Fault{Status: 207},
+			207, 1,
 			func(got reply) bool { return got.OK },
 		},
 		"slow": {
-			emulator.Fault{Delay: time.Millisecond}, 200, 1,
+			emulator.Fault{Delay: time.Millisecond},
+			200, 1,
 			func(got reply) bool { return got.OK },
 		},
 	}
@@ -273,8 +287,19 @@ func TestFault_Validate(t *testing.T) {
 	t.Parallel()
 	s := start(t, emulator.Config{})
 	for _, bad := range []emulator.Fault{
-		{Route: "queue.purge"}, {Cut: "slowly"}, {Body: "xml"}, {Status: 99}, {Status: 600}, {Probability: 1.1}, {Probability: -1},
-		{Skip: -1}, {Every: -1}, {Count: -1}, {Size: -1}, {Delay: -1}, {Drip: -1},
+		{Route: "queue.purge"},
+		{Cut: "slowly"},
+		{Body: "xml"},
+		{Status: 99},
+		{Status: 600},
+		{Probability: 1.1},
+		{Probability: -1},
+		{Skip: -1},
+		{Every: -1},
+		{Count: -1},
+		{Size: -1},
+		{Delay: -1},
+		{Drip: -1},
 	} {
 		if _, err := s.AddFault(bad); err == nil {
 			t.Errorf("%+v was taken", bad)

@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -104,17 +103,23 @@ func (c *call) integer(name string, fallback, lowest, highest int) (int, answer)
 	return n, answer{}
 }
 
-// seconds reads a number of seconds from 0 to highest; 0 if it is absent.
-func (c *call) seconds(name string, highest int) (time.Duration, answer) {
+// number reads a number from 0 to highest; 0 if it is absent.
+func (c *call) number(name string, highest int) (float64, answer) {
 	raw := c.field(name)
 	if raw == nil {
 		return 0, answer{}
 	}
 	n, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || math.IsNaN(n) || n < 0 || n > float64(highest) {
+	if err != nil || n < 0 || n > float64(highest) {
 		return 0, invalid(fmt.Sprintf("%s is %s, want a number from 0 to %d", name, clip(raw), highest))
 	}
-	return time.Duration(n * float64(time.Second)), answer{}
+	return n, answer{}
+}
+
+// seconds reads a number of seconds from 0 to highest; 0 if it is absent.
+func (c *call) seconds(name string, highest int) (time.Duration, answer) {
+	n, refusal := c.number(name, highest)
+	return time.Duration(n * float64(time.Second)), refusal
 }
 
 // flag reads a boolean member; false if it is absent.

@@ -89,7 +89,8 @@ func TestKeys_OtherSwitches(t *testing.T) {
 	s := start(t, emulator.Config{Queues: []string{"orders"}})
 	same := func(body string) bool {
 		t.Helper()
-		return string(s.post(publishPath, body).Data) == string(s.post(publishPath, body).Data)
+		first, second := s.post(publishPath, body), s.post(publishPath, body)
+		return string(first.Data) == string(second.Data)
 	}
 	if same(bare) {
 		t.Error("two publishes without a key are one message")

@@ -121,11 +121,11 @@ func TestPublish_AnswersInTheEnvelope(t *testing.T) {
 
 func TestPublish_NeedsAKey(t *testing.T) {
 	t.Parallel()
-	any := start(t, emulator.Config{Queues: []string{"orders"}})
-	any.post("/v1/queue/publish", publish("k", `{}`), "Authorization", "").want(t, http.StatusUnauthorized, "UNAUTHORIZED")
-	any.post("/v1/queue/publish", publish("k", `{}`), "Authorization", "Bearer ").want(t, http.StatusUnauthorized, "UNAUTHORIZED")
-	any.post("/v1/queue/publish", publish("k", `{}`), "Authorization", "Basic x").want(t, http.StatusUnauthorized, "UNAUTHORIZED")
-	any.post("/v1/queue/publish", publish("k", `{}`), "Authorization", "Bearer x").want(t, http.StatusOK, "")
+	open := start(t, emulator.Config{Queues: []string{"orders"}})
+	open.post("/v1/queue/publish", publish("k", `{}`), "Authorization", "").want(t, http.StatusUnauthorized, "UNAUTHORIZED")
+	open.post("/v1/queue/publish", publish("k", `{}`), "Authorization", "Bearer ").want(t, http.StatusUnauthorized, "UNAUTHORIZED")
+	open.post("/v1/queue/publish", publish("k", `{}`), "Authorization", "Basic x").want(t, http.StatusUnauthorized, "UNAUTHORIZED")
+	open.post("/v1/queue/publish", publish("k", `{}`), "Authorization", "Bearer x").want(t, http.StatusOK, "")
 
 	one := start(t, emulator.Config{Queues: []string{"orders"}, APIKey: "ifr_one"})
 	one.post("/v1/queue/publish", publish("k", `{}`), "Authorization", "Bearer other").want(t, http.StatusUnauthorized, "UNAUTHORIZED")

@@ -36,7 +36,6 @@ type queueSettings struct {
 	deadLetters    string
 	maxRetries     int
 	retention      time.Duration
-	retentionDays  int
 	visibility     time.Duration
 	enablePriority bool
 }

@@ -82,12 +82,12 @@ func (s *Server) wantedLimits(c *call, w *queueSettings) (refusal answer) {
 		return refusal
 	}
 	w.visibility = time.Duration(lease) * time.Second
-	days, refusal := c.seconds("message_retention_days", maxRetentionDays) // as a number of days
+	days, refusal := c.number("message_retention_days", maxRetentionDays)
 	if !refusal.ok() {
 		return refusal
 	}
 	if days > 0 {
-		w.retention = days * (day / time.Second)
+		w.retention = time.Duration(days * float64(day))
 	}
 	w.enablePriority, refusal = c.flag("enable_priority")
 	return refusal
