@@ -24,6 +24,7 @@ type call struct {
 	settings *Settings
 	now      time.Time // by the queue's clock
 	started  time.Time // by the real one
+	discard  bool      // as [Config.Discard]
 
 	body    []byte
 	digest  digest
@@ -76,7 +77,9 @@ func (c *call) read() (answer, error) {
 		}
 	}
 	c.body = c.buffer.Bytes()
-	c.digest = sha256.Sum256(c.body)
+	if c.wantsDigest() {
+		c.digest = sha256.Sum256(c.body)
+	}
 	if len(c.body) > maxBody {
 		return refuse(http.StatusRequestEntityTooLarge, codeTooLarge, "the body is larger than "+strconv.Itoa(maxBody)+" bytes"), nil
 	}
@@ -90,6 +93,11 @@ func (c *call) read() (answer, error) {
 		c.queue, _ = c.text(c.route.queueField())
 	}
 	return c.findKey(), nil
+}
+
+// wantsDigest reports whether anything looks at the digest.
+func (c *call) wantsDigest() bool {
+	return c.settings.Journal != off || !c.discard
 }
 
 // split finds the members of the body, which must be a JSON object.

@@ -75,6 +75,7 @@ func TestConsume_Shapes(t *testing.T) {
 			t.Errorf("%s: %s, want %s", shape, got.Data, want)
 		}
 	}
+	s.set("consume_key", "array")
 	if got := s.post("/v1/queue/consume", `{"queue":"orders"}`); string(got.Data) != `[]` {
 		t.Errorf("an empty queue answers %s", got.Data)
 	}

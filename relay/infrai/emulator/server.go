@@ -124,7 +124,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, route *route, queue string) {
 	c := calls.Get().(*call)
 	defer c.free()
-	c.request, c.route, c.queue = r, route, queue
+	c.request, c.route, c.queue, c.discard = r, route, queue, s.cfg.Discard
 	c.settings, c.started, c.now = s.settings.Load(), time.Now(), s.clock.Now()
 
 	refusal, err := c.read()
