@@ -31,7 +31,7 @@ func (d *demo) play(ctx context.Context) (account *Account, err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	d.opened = time.Now()
 	for i, name := range []string{ordersQueue, ordersQueue, ordersQueue, lettersQueue} {
-		dice := rand.New(rand.NewPCG(d.cfg.Seed, uint64(100+i))) //nolint:gosec // repeatable on purpose
+		dice := rand.New(rand.NewPCG(d.cfg.Seed, uint64(100+i)))
 		g.Go(func() error { return runConsumer(ctx, d.queue, name, dice, d.stage.databaseURL, &d.tally) })
 	}
 	g.Go(func() error { return d.journal.follow(ctx) })

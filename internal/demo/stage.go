@@ -43,7 +43,7 @@ func newStage(program string) (*stage, error) {
 		return nil, err
 	}
 	// If this process is root, the server is not, and must get there.
-	if err := os.Chmod(folder, 0o711); err != nil { //nolint:gosec // nothing in it is secret
+	if err := os.Chmod(folder, 0o711); err != nil {
 		return nil, errors.Join(err, os.Remove(folder))
 	}
 	return &stage{program: program, folder: folder}, nil

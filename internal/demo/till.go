@@ -53,7 +53,7 @@ func runTill(ctx, open context.Context, number int, seed uint64, databaseURL str
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	t := &till{number: number, conn: conn, dice: rand.New(rand.NewPCG(seed, uint64(number))), book: b} //nolint:gosec // repeatable on purpose
+	t := &till{number: number, conn: conn, dice: rand.New(rand.NewPCG(seed, uint64(number))), book: b}
 	for pace.Wait(open) == nil {
 		if err := t.sell(ctx); err != nil {
 			return fmt.Errorf("till %d: %w", number, err)
