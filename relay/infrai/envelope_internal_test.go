@@ -19,7 +19,7 @@ func FuzzDecodeEnvelope(f *testing.F) {
 		e, enveloped := decodeEnvelope(body)
 		if enveloped {
 			var fields map[string]json.RawMessage
-			if utf8.ValidString(body) && json.Unmarshal([]byte(body), &fields) != nil && strings.Count(body, "[")+strings.Count(body, "{") < 100 {
+			if utf8.ValidString(body) && json.Unmarshal([]byte(body), &fields) != nil {
 				t.Fatalf("%q was taken for an envelope", body)
 			}
 		}

@@ -195,3 +195,31 @@ func TestPublish_UsesHTTP2(t *testing.T) {
 		t.Errorf("%d connections, want 1", len(connections))
 	}
 }
+
+// Few connections are enough for many workers, and none waits for ever.
+func TestPublish_SharesConnectionsOfHTTP2(t *testing.T) {
+	t.Parallel()
+	queue := emulator.New(emulator.Config{Queues: []string{"orders"}})
+	web := httptest.NewUnstartedServer(queue)
+	web.EnableHTTP2 = true
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	cfg := settings(web.URL)
+	cfg.MaxConnections = 2
+	p := newPublisher(t, cfg)
+	const workers, each = 64, 10
+	var wg sync.WaitGroup
+	for worker := range workers {
+		wg.Go(func() {
+			for i := range each {
+				if _, err := p.Publish(t.Context(), message(fmt.Sprint(worker, ":", i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := queue.Counters().Accepted; n != workers*each {
+		t.Errorf("%d accepted, want %d", n, workers*each)
+	}
+}
