@@ -223,15 +223,18 @@ func (w *wire) finish(ctx context.Context) error {
 	if err := w.messages.Flush(); err != nil {
 		return fmt.Errorf("end the stream: %w", err)
 	}
-	if err := w.conn.Conn().SetReadDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("end the stream: %w", err)
-	}
-	// The deadline that was just removed may have been the one that ctx set.
-	if ctx.Err() != nil {
-		return fmt.Errorf("end the stream: %w", ctx.Err())
-	}
 	for {
+		if err := w.conn.Conn().SetReadDeadline(time.Time{}); err != nil {
+			return fmt.Errorf("end the stream: %w", err)
+		}
+		// The deadline that was just removed may have been the one that ctx set.
+		if ctx.Err() != nil {
+			return fmt.Errorf("end the stream: %w", ctx.Err())
+		}
 		message, err := w.messages.Receive()
+		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
+			continue // a wake that came late: who asks for the end asks first and wakes then
+		}
 		if err != nil {
 			return fmt.Errorf("end the stream: %w", errors.Join(ctx.Err(), err))
 		}
