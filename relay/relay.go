@@ -52,7 +52,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			return err
 		}
 		began := time.Now()
-		err := r.runSession(ctx)
+		useful, err := r.runSession(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -63,7 +63,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		default:
 			r.log.Warn("session ended", zap.Error(err))
 		}
-		if failures++; time.Since(began) > time.Minute {
+		// Only sessions that come to nothing are spread out: a network that breaks
+		// every few seconds must not leave messages waiting for half a minute.
+		if failures++; useful || time.Since(began) > time.Minute {
 			failures = 1
 		}
 		sleep(ctx, backoff(failures, 100*time.Millisecond, 30*time.Second))

@@ -16,14 +16,15 @@ type session struct {
 	router *router
 	writer *writer
 
+	useful  bool   // outcomes became durable; the writer's until it has ended
 	next    uint64 // the number of the next message of the stream
 	horizon int64  // ids above this one had no outcome when the epoch began
 }
 
 // runSession moves messages while the open stream lasts and gives the stream
-// back. It returns why the stream was lost; after a stop the error means
-// nothing.
-func (r *Relay) runSession(intake context.Context) error {
+// back. It returns whether any got an outcome, and why the stream was lost; after
+// a stop the error means nothing.
+func (r *Relay) runSession(intake context.Context) (useful bool, err error) {
 	own, lose := context.WithCancelCause(context.WithoutCancel(intake))
 	defer lose(nil)
 	s, err := r.begin(intake)
@@ -32,7 +33,7 @@ func (r *Relay) runSession(intake context.Context) error {
 		r.keep(s.writer.left())
 	}
 	r.end(s, err)
-	return err
+	return s != nil && s.useful, err
 }
 
 // begin raises the epoch, and finds what a new slot cannot show.
@@ -178,6 +179,7 @@ func (s *session) takeIn(ctx context.Context, batch []message) error {
 
 // durable is called when outcomes are written.
 func (s *session) durable(batch []*outcome) {
+	s.useful = true
 	numbers := make([]uint64, 0, len(batch))
 	bytes := 0
 	for _, o := range batch {
