@@ -229,6 +229,11 @@ func TestOPS08_BothStartAtTheSameMoment(t *testing.T) {
 			if err := r.Stop(); err != nil {
 				t.Fatalf("round %d: %v", round, err)
 			}
+			for _, line := range r.Logs().FilterMessage("session closed").All() {
+				if trouble := line.ContextMap()["error"]; trouble != nil {
+					t.Errorf("round %d: the server did not let the slot go in good order: %v", round, trouble)
+				}
+			}
 			spans = append(spans, sessions(r)...)
 		}
 	}
