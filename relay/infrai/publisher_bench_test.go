@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 
-	"github.com/outbox-relay/outbox-relay/internal/secret"
 	"github.com/outbox-relay/outbox-relay/outbox"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
+	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
 )
 
 // order is a usual message: about 400 bytes, as Postgres prints jsonb.
@@ -40,23 +40,25 @@ func BenchmarkAppendBody(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 }
 
-// trivial answers as the queue does, and does nothing else.
+// trivial starts a server that answers as the queue does and does nothing else.
 func trivial(b *testing.B) string {
+	b.Helper()
+	answer := []byte(`{"ok":true,"data":{"message_id":"msg_00000000deadbeef"},"error":null,"metadata":{"cost_usd":0,` +
+		`"latency_ms":0.05,"vendor":"emulator","cache_hit":false,"request_id":"01951234-5678-7abc-8def-0123456789ab"}}`)
+	return listening(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header()["Content-Type"] = []string{"application/json"}
+		_, _ = w.Write(answer)
+	}))
+}
+
+func listening(b *testing.B, handler http.Handler) string {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	answer := []byte(`{"ok":true,"data":{"message_id":"msg_00000000deadbeef"},"error":null,"metadata":{"cost_usd":0,` +
-		`"latency_ms":0.05,"vendor":"emulator","cache_hit":false,"request_id":"01951234-5678-7abc-8def-0123456789ab"}}`)
-	server := &http.Server{
-		ReadHeaderTimeout: time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			w.Header()["Content-Type"] = []string{"application/json"}
-			_, _ = w.Write(answer)
-		}),
-	}
+	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: handler}
 	go func() { _ = server.Serve(listener) }()
 	b.Cleanup(func() { _ = server.Close() })
 	return "http://" + listener.Addr().String()
@@ -82,12 +84,21 @@ const flights = 32
 
 // BenchmarkPublish stands next to BenchmarkBareClient: the difference is what
 // this package costs.
-func BenchmarkPublish(b *testing.B) {
-	cfg := infrai.Config{
-		BaseURL: trivial(b), APIKey: secret.New("test-key"), RequestTimeout: 10 * time.Second, MaxRetryAfter: time.Minute,
-		MaxConnections: 256, IdleTimeout: 30 * time.Second, ConnectionMaxAge: 5 * time.Minute, MaxBodyBytes: 256_000,
-	}
-	p, err := infrai.New(cfg, zap.NewNop())
+func BenchmarkPublish(b *testing.B) { benchmarkPublish(b, trivial(b)) }
+
+// BenchmarkPublishToEmulator is the same against the emulator, as the benchmarks
+// of the relay use it.
+func BenchmarkPublishToEmulator(b *testing.B) {
+	queue := emulator.New(emulator.Config{
+		Queues: []string{"orders"}, Discard: true, Settings: emulator.Settings{Journal: "off", RequestIDHeader: "off"},
+	})
+	defer queue.Close()
+	benchmarkPublish(b, listening(b, queue))
+}
+
+func benchmarkPublish(b *testing.B, base string) {
+	b.Helper()
+	p, err := infrai.New(settings(base), zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}
