@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 const (
@@ -122,5 +124,5 @@ func oneLine(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("no answer in time")
 	}
-	return strings.Join(strings.Fields(err.Error()), " ")
+	return pgtext.OneLine(err)
 }

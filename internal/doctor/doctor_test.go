@@ -224,7 +224,7 @@ fail  D03  Three                     bad
            do: repair
              select 1;
              select 2;
-skip  D04  Four                      skipped: D03 failed
+skip  D04  Four                      D03 failed
 `
 	var got strings.Builder
 	if err := report.Print(&got, false); err != nil {

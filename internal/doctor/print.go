@@ -30,7 +30,7 @@ func (r *Result) print(b *strings.Builder, colour bool) {
 	}
 	detail := r.Observed
 	if r.Status == Skip {
-		detail = "skipped: " + r.Message
+		detail = r.Message
 	}
 	fmt.Fprintf(b, "%s%-4s%s  %s  %-24s  %s\n", on, r.Status, off, r.ID, r.Title, detail)
 	if r.Status == Pass || r.Status == Skip {

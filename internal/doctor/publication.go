@@ -109,7 +109,7 @@ func membership(ctx context.Context, p *patient) (finding, error) {
 		return finding{}, err
 	}
 	if published {
-		return pass(p.table("messages") + " is in " + ident(p.cfg.Publication)), nil
+		return pass(p.table("messages") + " is in publication " + ident(p.cfg.Publication)), nil
 	}
 	return finding{
 		status: Fail, observed: p.table("messages") + " is not in " + ident(p.cfg.Publication),
