@@ -153,7 +153,7 @@ func TestOPS07_StopWithoutPostgres(t *testing.T) {
 	stopped(t, p, 10*time.Second)
 
 	p = relaybin.Run(t, w.Env, "run")
-	p.AwaitLog(t, "database does not answer")
+	p.AwaitLog(t, "database does not answer, waiting for it")
 	terminate(t, p)
 	stopped(t, p, 10*time.Second)
 
