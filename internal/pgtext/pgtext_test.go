@@ -12,7 +12,7 @@ func TestOneLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                    "",
 		"connection reset":    "connection reset",
-		"one\ntwo":             "one; two",
+		"one\ntwo":            "one; two",
 		"no:\n\t::1: refused": "no: ::1: refused",
 		"no:\n\t::1: refused\n\t::1: refused\n\t127.0.0.1: refused":                   "no: ::1: refused; 127.0.0.1: refused",
 		"no:\n\tdb: tls error: server refused TLS connection\n\tdb: no such user":     "no: db: no such user",
