@@ -98,9 +98,12 @@ func (c *capability) doubts() []string {
 func (q *queueClient) discover(ctx context.Context) (*capability, *finding) {
 	answer, err := q.get(ctx, "/v1/discovery/queue.publish", "")
 	if err != nil {
+		remedy := "check INFRAI_BASE_URL, name resolution, proxy and firewall"
+		if q.local() {
+			remedy = "start the queue there, for example with `outbox-relay emulator`, or check INFRAI_BASE_URL"
+		}
 		return nil, &finding{
-			status: Fail, observed: networkText(err), message: "cannot reach the queue at " + q.host(),
-			remedy: "check INFRAI_BASE_URL, name resolution, proxy and firewall",
+			status: Fail, observed: networkText(err), message: "cannot reach the queue at " + q.host(), remedy: remedy,
 		}
 	}
 	if answer.status/100 != 2 {

@@ -155,5 +155,5 @@ func TestD48_Unreachable(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	web.Close()
 	cfg.Queue.BaseURL = web.URL
-	expect(t, cfg, "D48", doctor.Fail, "cannot reach", strings.TrimPrefix(web.URL, "http://"), "refused")
+	expect(t, cfg, "D48", doctor.Fail, "cannot reach", strings.TrimPrefix(web.URL, "http://"), "refused", "outbox-relay emulator")
 }

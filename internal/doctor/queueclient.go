@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,6 +50,12 @@ func (q *queueClient) host() string {
 		return "INFRAI_BASE_URL"
 	}
 	return u.Host
+}
+
+// local reports whether the queue should be on this machine.
+func (q *queueClient) local() bool {
+	u, err := url.Parse(q.cfg.BaseURL)
+	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
 // answer is a response whose body was read.
