@@ -14,6 +14,15 @@ type Unknown struct {
 	Nearest string
 }
 
+// String tells a person.
+func (u Unknown) String() string {
+	text := u.Name + " is not a setting and has no effect"
+	if u.Nearest != "" {
+		text += "; did you mean " + u.Nearest + "?"
+	}
+	return text
+}
+
 // FindUnknown looks through an environment, such as os.Environ, for variables
 // that somebody may have meant as settings: all with the prefix RELAY_, and
 // those that are nearly another setting's name. A misspelled setting has no
