@@ -51,9 +51,9 @@ func Migrate(ctx context.Context, database *pgx.ConnConfig, cfg Config, log *zap
 	for _, r := range results {
 		m := migrations[r.Source.Version-1]
 		applied = append(applied, Migration{Version: m.version, Name: m.name, AppliedAt: time.Now()})
-		log.Info("migration applied", zap.Int64("version", m.version), zap.String("migration", m.name), zap.Duration("elapsed", r.Duration))
+		log.Debug("migration applied", zap.Int64("version", m.version), zap.String("migration", m.name), zap.Duration("elapsed", r.Duration))
 	}
-	log.Info("schema is up to date", zap.Int64("version", Version), zap.Duration("elapsed", time.Since(start)))
+	log.Debug("schema is up to date", zap.Int64("version", Version), zap.Duration("elapsed", time.Since(start)))
 	return applied, nil
 }
 
