@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 
 	"github.com/sethvargo/go-envconfig"
 	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox-relay/config"
 )
 
 // streams are the process's own: data goes to out, talk and logs to err.
@@ -37,6 +40,19 @@ func (p *program) environment() envconfig.Lookuper {
 		values[name] = value
 	}
 	return envconfig.MapLookuper(values)
+}
+
+// load reads the settings of a verb, and says which variables look like
+// misspelled ones.
+func (p *program) load(ctx context.Context, parts ...config.Part) (*config.Config, error) {
+	p.tellUnknown()
+	return config.Load(ctx, p.environment(), parts...)
+}
+
+func (p *program) tellUnknown() {
+	for _, u := range config.FindUnknown(p.environ) {
+		fmt.Fprintln(p.err, "outbox-relay:", u)
+	}
 }
 
 // newRoot returns the command line: one line per verb.
@@ -74,8 +90,18 @@ func newRoot(p *program) *cobra.Command {
 	return root
 }
 
-// showHelp is what a command does that only groups verbs.
+// showHelp is what the program does without a verb.
 func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// needVerb is what a command does that only groups verbs. A script that forgets
+// the verb must not believe that something was done.
+func needVerb(cmd *cobra.Command, _ []string) error {
+	var verbs []string
+	for _, sub := range cmd.Commands() {
+		verbs = append(verbs, sub.Name())
+	}
+	return &usageError{cmd.CommandPath(), cmd.Name() + " needs a verb: " + strings.Join(verbs, ", ")}
+}
 
 // noArguments refuses arguments. For a group of verbs the first one is a verb
 // that does not exist.

@@ -22,7 +22,7 @@ func TestHelp_NamesVerbsAndExitCodes(t *testing.T) {
 		}
 	}
 	expectCode(t, nil, exitStopped, nil, "Usage:")
-	expectCode(t, nil, exitStopped, []string{"migrate"}, "up", "status", "print")
+	expectCode(t, nil, exitUsage, []string{"migrate"}, "up", "status", "print")
 }
 
 // The page for operators has the same table as the help.
@@ -83,6 +83,20 @@ func TestSettings_AllErrorsAtOnce(t *testing.T) {
 	if r.out != "" {
 		t.Errorf("writes to stdout: %s", r.out)
 	}
+}
+
+// A misspelled setting is told of, and does not end up as a surprise in the
+// database; nor is it forgotten where the right one is missing.
+func TestSettings_Misspelled(t *testing.T) {
+	t.Parallel()
+	environment := settings{"RELAY_SHEMA": "events", "INFRAI_APIKEY": "x", "DATABASE_URL": "postgres://somebody@127.0.0.1:1/shop"}
+	for _, args := range [][]string{{"migrate", "print"}, {"grants", "print"}} {
+		r := expectCode(t, environment, exitStopped, args)
+		if !strings.Contains(r.err, "RELAY_SHEMA is not a setting and has no effect; did you mean RELAY_SCHEMA?") {
+			t.Errorf("%v tells %q", args, r.err)
+		}
+	}
+	expectCode(t, environment, exitUsage, []string{"run"}, "INFRAI_API_KEY or INFRAI_API_KEY_FILE is needed", "did you mean INFRAI_API_KEY?")
 }
 
 // A verb asks for the settings that it uses, and for no others.

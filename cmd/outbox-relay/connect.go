@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // names is the part of the settings that is always read: the log, and what
@@ -37,12 +37,11 @@ func withConnection(ctx context.Context, cfg *config.Config, do func(*pgx.Conn) 
 	return do(conn)
 }
 
-// connectError says that the database could not be connected to. Its text is
-// one line: pgx writes one for each address that it tried.
+// connectError says that the database could not be connected to.
 type connectError struct{ err error }
 
 func (e *connectError) Error() string {
-	return "connect: " + strings.Join(strings.Fields(e.err.Error()), " ")
+	return "connect: " + pgtext.OneLine(e.err)
 }
 
 func (e *connectError) Unwrap() error { return e.err }
@@ -55,15 +54,24 @@ func (e *connectError) Hint() string {
 // passes reports whether an error of the database may pass by itself: nobody
 // answers, or the server says that it cannot answer now.
 func passes(err error) bool {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
+	code := sqlState(err)
+	if code == "" {
 		return is[*connectError](err)
 	}
-	switch pgErr.Code[:2] {
+	switch code[:2] {
 	case "08", "53", "57", "58": // connection, resources, intervention, system
 		return true
 	}
 	return false
+}
+
+// sqlState is the server's code for an error; empty if it is none of the
+// server's.
+func sqlState(err error) string {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pgErr.Code
+	}
+	return ""
 }
 
 // pause waits and reports whether ctx lasted that long.

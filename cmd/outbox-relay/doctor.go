@@ -21,7 +21,7 @@ func newDoctor(p *program) *cobra.Command {
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
-		cfg, err := config.Load(ctx, p.environment(), config.Replication)
+		cfg, err := p.load(ctx, config.Replication)
 		if err != nil {
 			return err
 		}

@@ -85,11 +85,23 @@ func (e *loggedError) Error() string { return e.err.Error() }
 
 func (e *loggedError) Unwrap() error { return e.err }
 
-// hintOf is what an error knows to do about it; empty if it knows nothing.
+// newHint is what can be done about an error, as far as its text does not say it.
+func newHint(err error) string {
+	hint := hintOf(err)
+	if strings.Contains(err.Error(), hint) {
+		return ""
+	}
+	return hint
+}
+
+// hintOf is what can be done about an error; empty if nobody knows.
 func hintOf(err error) string {
 	var hinted interface{ Hint() string }
-	if errors.As(err, &hinted) {
+	switch {
+	case errors.As(err, &hinted):
 		return hinted.Hint()
+	case sqlState(err) == "42501": // insufficient_privilege
+		return "`outbox-relay grants print` has the rights of each role; with the relay's DATABASE_URL `outbox-relay doctor` names those that are missing"
 	}
 	return ""
 }
@@ -100,9 +112,8 @@ func report(w io.Writer, err error) {
 	if err == nil || is[*loggedError](err) {
 		return
 	}
-	text := err.Error()
-	fmt.Fprintln(w, "outbox-relay:", strings.ReplaceAll(text, "\n", "\n  "))
-	if hint := hintOf(err); hint != "" && !strings.Contains(text, hint) {
+	fmt.Fprintln(w, "outbox-relay:", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	if hint := newHint(err); hint != "" {
 		fmt.Fprintln(w, "hint:", hint)
 	}
 }

@@ -12,7 +12,7 @@ func newGrants(p *program) *cobra.Command {
 		Use:   "grants",
 		Short: "Roles and rights of the outbox",
 		Args:  noArguments,
-		RunE:  showHelp,
+		RunE:  needVerb,
 	}
 	cmd.AddCommand(newGrantsPrint(p))
 	return cmd
@@ -41,7 +41,7 @@ func newGrantsPrint(p *program) *cobra.Command {
 		if g.Database == "" {
 			part = config.Database
 		}
-		cfg, err := config.Load(cmd.Context(), p.environment(), part)
+		cfg, err := p.load(cmd.Context(), part)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ func newMigrate(p *program) *cobra.Command {
 		Use:   "migrate",
 		Short: "Create and update the schema",
 		Args:  noArguments,
-		RunE:  showHelp,
+		RunE:  needVerb,
 	}
 	cmd.AddCommand(newMigrateUp(p), newMigrateStatus(p), newMigratePrint(p))
 	return cmd
@@ -34,7 +34,7 @@ func newMigrateUp(p *program) *cobra.Command {
 			"makes and needs CREATE on the database. Applied twice, or by two at once, it does no harm.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(cmd.Context(), p.environment(), config.Database)
+			cfg, err := p.load(cmd.Context(), config.Database)
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func newMigrateStatus(p *program) *cobra.Command {
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := config.Load(cmd.Context(), p.environment(), config.Database)
+		cfg, err := p.load(cmd.Context(), config.Database)
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func newMigratePrint(p *program) *cobra.Command {
 	}
 	after := cmd.Flags().Int64("after", 0, "leave out the migrations up to this `version`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := config.Load(cmd.Context(), p.environment(), names)
+		cfg, err := p.load(cmd.Context(), names)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ func newRun(p *program) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(cmd.Context(), p.environment())
 			if err != nil {
+				p.tellUnknown() // one of them may be the one that is missing
 				return err
 			}
 			log := newLogger(cfg.Log, p.err)
@@ -81,16 +82,20 @@ func holder() string {
 // awaitSchema waits until the database answers and returns a
 // *schema.VersionError if the schema is not the one that this program needs.
 func awaitSchema(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
-	told := ""
+	waiting, told := false, ""
 	for wait := cfg.CDC.RetryMin; ; wait = min(2*wait, cfg.CDC.RetryMax) {
 		err := withConnection(ctx, cfg, func(conn *pgx.Conn) error {
 			return schema.Check(ctx, conn, cfg.Schema)
 		})
+		if err == nil && waiting {
+			log.Info("database answers")
+		}
 		if err == nil || !passes(err) || ctx.Err() != nil {
 			return err
 		}
-		if text := err.Error(); text != told {
-			told = text
+		// Texts differ in ports and addresses from one try to the next.
+		if code := sqlState(err); !waiting || code != told {
+			waiting, told = true, code
 			log.Warn("database does not answer, waiting for it", zap.Error(err))
 		}
 		if !pause(ctx, wait) {
@@ -105,6 +110,10 @@ func logEnd(ctx context.Context, log *zap.Logger, err error) error {
 		log.Info("stopped", zap.NamedError("reason", context.Cause(ctx)), zap.Int("exit_code", exitStopped))
 		return nil
 	}
-	log.Error("stopped", zap.Error(err), zap.String("hint", hintOf(err)), zap.Int("exit_code", exitCode(err)))
+	hint := zap.Skip()
+	if text := newHint(err); text != "" {
+		hint = zap.String("hint", text)
+	}
+	log.Error("stopped", zap.Error(err), hint, zap.Int("exit_code", exitCode(err)))
 	return &loggedError{err}
 }

@@ -20,7 +20,7 @@ func newStatus(p *program) *cobra.Command {
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
-		cfg, err := config.Load(ctx, p.environment(), config.Database)
+		cfg, err := p.load(ctx, config.Database)
 		if err != nil {
 			return err
 		}
