@@ -56,7 +56,7 @@ needed: ` + "`DATABASE_URL`" + ` and the API key, ` + "`INFRAI_API_KEY`" + ` or 
 - A variable that is set but empty counts as not set.
 - Durations are written as ` + "`500ms`, `10s`, `5m`, `24h`" + `.
 - Secrets are never printed, also not when they cannot be parsed.
-- A variable that begins with ` + "`RELAY_`" + ` and is none of these is reported in the log, with the nearest name.
+- A variable that begins with ` + "`RELAY_`" + ` and is none of these is reported, with the nearest name.
 - Connection strings understand what libpq's do, with libpq's ` + "`PG*`" + ` variables and its password file for what they leave
   out. TLS is required to any other machine, see ` + "`RELAY_ALLOW_INSECURE_TLS`" + `.
 `
