@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // What only a person can cure. An [OperatorError] wraps one of these.
@@ -136,17 +138,17 @@ const (
 
 // remedyFor decides what happens next.
 func remedyFor(err error) remedy {
-	var operator *OperatorError
-	var column *ColumnError
-	var gap *GapError
+	_, operator := errors.AsType[*OperatorError](err)
+	_, column := errors.AsType[*ColumnError](err)
+	_, gap := errors.AsType[*GapError](err)
 	switch {
 	case errors.Is(err, errSlotBusy):
 		return standBy
 	case errors.Is(err, errServerStopping):
 		return pause
-	case errors.As(err, &operator):
+	case operator:
 		return askOperator
-	case errors.As(err, &column), errors.As(err, &gap), sqlState(err) == codeAllSlotsUsed:
+	case column, gap, sqlState(err) == codeAllSlotsUsed:
 		return retrySlowly
 	default:
 		return retry
@@ -155,8 +157,10 @@ func remedyFor(err error) remedy {
 
 // hintOf returns the hint of an error, or nothing.
 func hintOf(err error) string {
-	var hinted interface{ Hint() string }
-	if errors.As(err, &hinted) {
+	if hinted, ok := errors.AsType[interface {
+		error
+		Hint() string
+	}](err); ok {
 		return hinted.Hint()
 	}
 	return ""
@@ -181,22 +185,20 @@ const (
 )
 
 func sqlState(err error) string {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pgErr.Code
 	}
 	return ""
 }
 
-// connectError names what was to be connected. Its text is one line: pgx
-// writes one line for each address that it tried.
+// connectError names what was to be connected, on one line.
 type connectError struct {
 	what string
 	err  error
 }
 
 func (e *connectError) Error() string {
-	return "connect " + e.what + ": " + strings.Join(strings.Fields(e.err.Error()), " ")
+	return "connect " + e.what + ": " + pgtext.OneLine(e.err)
 }
 
 func (e *connectError) Unwrap() error { return e.err }

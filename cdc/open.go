@@ -194,7 +194,7 @@ func (s *Source) beginSession(ctx context.Context, conn *pgx.Conn, server server
 	// Only now, with the slot in hand, nobody else can move it or read on.
 	session.start = lease.confirmed
 	session.confirmed.Store(uint64(lease.confirmed))
-	session.replayUntil(lease.written)
+	session.replayEnd = lease.written
 	return session, nil
 }
 

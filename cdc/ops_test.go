@@ -172,7 +172,7 @@ func serveFakePooler(conn net.Conn, port uint16, answer func(*pgproto3.Backend, 
 		_ = conn.Close()
 		return
 	}
-	server, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		_ = conn.Close()
 		return
@@ -332,7 +332,7 @@ func TestSource_Open_SaysWhatTheSlotWaitsFor(t *testing.T) {
 
 	cancel()
 	begun := time.Now()
-	if err := <-opened; err != context.Canceled {
+	if err := <-opened; !errors.Is(err, context.Canceled) {
 		t.Errorf("Open ended with %v", err)
 	}
 	if took := time.Since(begun); took > 3*time.Second {
@@ -376,7 +376,7 @@ func TestSource_Open_WaitsForTheRightServer(t *testing.T) {
 				return test.source.Problem() != nil && strings.Contains(test.source.Problem().Error(), test.want)
 			})
 			cancel()
-			if err := <-opened; err != context.Canceled {
+			if err := <-opened; !errors.Is(err, context.Canceled) {
 				t.Errorf("Open ended with %v", err)
 			}
 			r.exec("set default_transaction_read_only = off")
@@ -420,7 +420,9 @@ func TestSource_KeepsThePassword(t *testing.T) {
 	go func() { opened <- s.Open(ctx) }()
 	r.eventually("the problem is known", func() bool { return s.Problem() != nil })
 	cancel()
-	<-opened
+	if err := <-opened; !errors.Is(err, context.Canceled) {
+		t.Errorf("Open ended with %v", err)
+	}
 	all := fmt.Sprintf("%v %+v %#v", s.Problem(), s.Problem(), s.Problem().Error())
 	for _, line := range r.lines.All() {
 		all += text(line)

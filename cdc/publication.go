@@ -153,7 +153,6 @@ func joinOperator(problems []error) error {
 		texts = append(texts, problem.Error())
 		hints = append(hints, hintOf(problem))
 	}
-	var first *OperatorError
-	errors.As(problems[0], &first)
+	first, _ := errors.AsType[*OperatorError](problems[0])
 	return &OperatorError{kind: first.kind, text: strings.Join(texts, "; "), hint: strings.Join(hints, "; ")}
 }

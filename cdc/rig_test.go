@@ -395,6 +395,9 @@ func (c *consumer) fails() error {
 	}
 }
 
+// ends waits for the session's end, whatever its error.
+func (c *consumer) ends() { _ = c.fails() }
+
 // numbered are keys with numbers from first to last.
 func numbered(prefix string, first, last int) []string {
 	var keys []string

@@ -16,12 +16,14 @@ type session struct {
 	pid     string   // of the walsender
 	begun   time.Time
 	start   lsn // the slot's confirmed flush at the beginning
+	// replayEnd is the end of the WAL at the beginning: what was committed
+	// before may have been handled before.
+	replayEnd lsn
 
 	out       chan batch
 	inbox     inbox
 	word      word
 	confirmed atomic.Uint64 // an lsn
-	replayEnd atomic.Uint64 // an lsn: what was committed before may have been handled before
 	newestXID atomic.Uint64
 	checkSoon chan struct{} // capacity 1: look at publication and slot now
 
@@ -79,15 +81,5 @@ func (s *session) checkNow() {
 	select {
 	case s.checkSoon <- struct{}{}:
 	default:
-	}
-}
-
-// replayUntil moves the end of the replay forward.
-func (s *session) replayUntil(position lsn) {
-	for {
-		end := s.replayEnd.Load()
-		if uint64(position) <= end || s.replayEnd.CompareAndSwap(end, uint64(position)) {
-			return
-		}
 	}
 }

@@ -31,7 +31,7 @@ var pinned = map[string]string{
 
 // cancelGrace is how long a cancelled statement has to end before its
 // connection is given up.
-const cancelGrace = 3 * time.Second
+const cancelGrace = time.Second
 
 // streamConfig is the configuration of the replication connection.
 func streamConfig(base *pgx.ConnConfig, walSenderTimeout time.Duration) *pgx.ConnConfig {

@@ -63,7 +63,7 @@ func (s *Source) Next(ctx context.Context) (rows []outbox.Row, replay bool, err 
 	}
 	select {
 	case b := <-session.out:
-		return b.rows, uint64(b.first) < session.replayEnd.Load(), nil
+		return b.rows, b.first < session.replayEnd, nil
 	case <-session.done:
 		return nil, false, session.err
 	case <-ctx.Done():
@@ -135,20 +135,6 @@ func (s *Source) System() (identifier string, timeline int32) {
 		return session.server.system, session.server.timeline
 	}
 	return "", 0
-}
-
-// ReplayUntil makes Next report replay for all that was committed before this
-// position as well. It is for a caller that has just taken messages from the
-// table by itself, with the position that the server had after that.
-func (s *Source) ReplayUntil(position string) error {
-	end, err := parseLSN(position)
-	if err != nil {
-		return err
-	}
-	if session := s.current.Load(); session != nil {
-		session.replayUntil(end)
-	}
-	return nil
 }
 
 // State is what the Source is doing.

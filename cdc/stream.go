@@ -56,6 +56,7 @@ type stream struct {
 	sentAt     time.Time // the server's clock in the last message
 	position   lsn       // up to where the stream was read, for people
 	spin       spin
+	pace       pace
 	notices    noticeLog
 }
 
@@ -94,8 +95,7 @@ func (s *stream) run() error {
 // session to come. So it is handed over, and the slot is held until it is
 // resolved. Any other error has taken the slot away already.
 func (s *stream) stopBefore(err error) error {
-	var column *ColumnError
-	if !errors.As(err, &column) {
+	if _, ok := errors.AsType[*ColumnError](err); !ok {
 		return err
 	}
 	s.log.Error("message cannot be read, the stream stops before it", zap.Error(err))
@@ -171,6 +171,9 @@ func (s *stream) unsettled() bool {
 // read takes messages from the connection until a batch is full or nothing
 // more is there. It waits for the first, at most until the deadline.
 func (s *stream) read(deadline time.Time) error {
+	if s.wire.buffered() == 0 {
+		s.pace.gather()
+	}
 	heard := false
 	for range readBurst {
 		e, err := s.wire.receive(deadline)
@@ -184,9 +187,17 @@ func (s *stream) read(deadline time.Time) error {
 		if err := s.handle(e); err != nil {
 			return err
 		}
-		if s.filled == batchRows || s.size >= batchBytes || s.wire.buffered() == 0 {
+		if s.filled == batchRows || s.size >= batchBytes {
 			break
 		}
+		if s.wire.buffered() > 0 {
+			continue
+		}
+		// The rest of a transaction is never far away.
+		if !s.tracker.inTransaction() {
+			break
+		}
+		s.pace.gather()
 	}
 	if heard {
 		s.heardAt = time.Now()
@@ -282,6 +293,7 @@ func (s *stream) handOver() error {
 		}
 		s.heardAt = time.Now() // it was us who did not listen
 	}
+	s.pace.batch(s.filled, time.Now())
 	s.stats.messages.Add(uint64(s.filled))
 	s.stats.bytes.Add(uint64(s.size))
 	clear(s.rows[:s.filled]) // do not keep the texts alive

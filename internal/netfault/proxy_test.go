@@ -151,7 +151,7 @@ func TestProxy_Cut_EndsConnectionsAndAcceptsNewOnes(t *testing.T) {
 	c.wants("echo one")
 
 	p.Cut()
-	if _, err := c.receive(soon); err != io.EOF {
+	if _, err := c.receive(soon); !errors.Is(err, io.EOF) {
 		t.Errorf("after a cut: %v, want EOF", err)
 	}
 	again := dial(t, p)
@@ -257,7 +257,7 @@ func TestProxy_Freeze_HidesTheEndOfASide(t *testing.T) {
 		t.Errorf("the server heard through a frozen proxy: %v", err)
 	}
 	p.Thaw()
-	if _, err := server.receive(soon); err != io.EOF {
+	if _, err := server.receive(soon); !errors.Is(err, io.EOF) {
 		t.Errorf("after the thaw: %v, want EOF", err)
 	}
 }
@@ -270,7 +270,7 @@ func TestProxy_Cut_WhileFrozen(t *testing.T) {
 	c.wants("echo one")
 	p.Freeze()
 	p.Cut()
-	if _, err := c.receive(soon); err != io.EOF {
+	if _, err := c.receive(soon); !errors.Is(err, io.EOF) {
 		t.Errorf("after a cut: %v, want EOF", err)
 	}
 	if got := p.Connections(); got != 0 {
