@@ -405,3 +405,31 @@ func TestSource_NoticesThatTheSlotIsGone(t *testing.T) {
 		t.Errorf("the session ended with %v", err)
 	}
 }
+
+// Promise 3, with connections that break at any moment: every message comes,
+// whatever was resolved and whatever was lost on the way.
+func TestPromise3_HoldsThroughBrokenConnections(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := r.proxy()
+	s := r.via(p)
+	r.open(s) // makes the slot
+	r.close(s)
+	l := r.keepReading(s)
+	var keys []string
+	for round := range 12 {
+		sessions := s.Stats().Sessions
+		for i := range 10 {
+			group := numbered(fmt.Sprintf("%d-%d", round, i), 1, 1+i%7)
+			keys = append(keys, group...)
+			r.insert(group...)
+			if i == round%10 {
+				[]func(){p.Reset, p.Cut}[round%2]()
+			}
+		}
+		r.eventually("the next session begins", func() bool { return s.Stats().Sessions > sessions })
+	}
+	after := r.walEnd()
+	l.hasAll(keys)
+	r.eventually("the slot passes all of them", func() bool { return r.confirmedPast(after) })
+}
