@@ -46,6 +46,27 @@ type Config struct {
 	RetryMin time.Duration `env:"RETRY_MIN, default=200ms"`
 	// RetryMax is the longest wait between two attempts.
 	RetryMax time.Duration `env:"RETRY_MAX, default=30s"`
+	// DeferAfter is how long a message is tried again from memory, and how long
+	// sending may be paused, before messages wait in the table instead. Until
+	// then the slot waits with them.
+	DeferAfter time.Duration `env:"DEFER_AFTER, default=2s"`
+	// OverflowAfter is how long a message may wait in memory for its turn
+	// before its queue overflows into the table: the queue is slower than its
+	// messages come.
+	OverflowAfter time.Duration `env:"OVERFLOW_AFTER, default=5s"`
+	// DeferMin is the longest wait before a deferred message is tried again; it
+	// doubles with every attempt.
+	DeferMin time.Duration `env:"DEFER_MIN, default=1s"`
+	// DeferMax is the longest wait between two attempts of a deferred message.
+	DeferMax time.Duration `env:"DEFER_MAX, default=5m"`
+	// MaxAttempts is the number of failures after which a message becomes a
+	// dead letter. Only those count during which others got through to its
+	// queue: an outage burns nobody's attempts.
+	MaxAttempts int `env:"MAX_ATTEMPTS, default=20"`
+	// KeyWindow is how long the queue is trusted to remember a key. A message
+	// that may have been accepted longer ago and goes out again is a possible
+	// duplicate, and marked as one.
+	KeyWindow time.Duration `env:"KEY_WINDOW, default=24h"`
 	// ConflictAttempts is the number of attempts after which a message whose key
 	// the queue reports as taken or in flight (409) becomes a dead letter.
 	ConflictAttempts int `env:"CONFLICT_ATTEMPTS, default=6"`
@@ -86,10 +107,16 @@ func (c *Config) Validate() error {
 	atLeast("WINDOW_BYTES", c.WindowBytes, 1<<20)
 	atLeast("OUTCOME_BATCH", c.OutcomeBatch, 1)
 	atLeast("CONFLICT_ATTEMPTS", c.ConflictAttempts, 1)
+	atLeast("MAX_ATTEMPTS", c.MaxAttempts, 1)
 	atLeast("BREAKER_FAILURES", c.BreakerFailures, 1)
 	longer("OUTCOME_LINGER", c.OutcomeLinger, 0)
 	longer("RETRY_MIN", c.RetryMin, time.Millisecond)
 	longer("RETRY_MAX", c.RetryMax, c.RetryMin)
+	longer("DEFER_AFTER", c.DeferAfter, 0)
+	longer("OVERFLOW_AFTER", c.OverflowAfter, 100*time.Millisecond)
+	longer("DEFER_MIN", c.DeferMin, time.Millisecond)
+	longer("DEFER_MAX", c.DeferMax, c.DeferMin)
+	longer("KEY_WINDOW", c.KeyWindow, time.Second)
 	longer("PROBE_MIN", c.ProbeMin, time.Millisecond)
 	longer("PROBE_MAX", c.ProbeMax, c.ProbeMin)
 	longer("TRUST_WINDOW", c.TrustWindow, time.Second)

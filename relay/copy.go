@@ -34,6 +34,9 @@ func appendDispatched(b []byte, o *outcome) []byte {
 	}
 	b = append(b, '\t')
 	b = strconv.AppendInt(b, int64(o.message.attempts), 10)
+	if o.duplicate {
+		return append(b, '\t', 't', '\n')
+	}
 	return append(b, '\t', 'f', '\n')
 }
 
@@ -56,53 +59,6 @@ func appendCopyText(b []byte, text string) []byte {
 		}
 	}
 	return b
-}
-
-// columns holds a mixed batch as arrays, one per column.
-type columns struct {
-	dispatched struct {
-		ids             []int64
-		queueMessageIDs []*string
-		attempts        []int32
-	}
-	dead struct {
-		ids        []int64
-		reasons    []string
-		attempts   []int32
-		statuses   []*int32
-		codes      []*string
-		texts      []string
-		requestIDs []*string
-	}
-	undefer []int64 // messages that leave the table deferred
-}
-
-func columnsOf(batch []*outcome) *columns {
-	c := &columns{}
-	for _, o := range batch {
-		id, attempts := o.row().ID, int32(o.message.attempts)
-		if o.message.backlog {
-			c.undefer = append(c.undefer, id)
-		}
-		switch o.state {
-		case dispatched:
-			d := &c.dispatched
-			d.ids = append(d.ids, id)
-			d.queueMessageIDs = append(d.queueMessageIDs, orNull(o.receipt.QueueMessageID))
-			d.attempts = append(d.attempts, attempts)
-		case dead:
-			d, f := &c.dead, o.failure
-			d.ids = append(d.ids, id)
-			d.reasons = append(d.reasons, f.Class.String())
-			d.attempts = append(d.attempts, attempts)
-			d.statuses = append(d.statuses, orNull(int32(f.Status)))
-			d.codes = append(d.codes, orNull(storable(f.Code)))
-			d.texts = append(d.texts, storable(f.Error()))
-			d.requestIDs = append(d.requestIDs, orNull(storable(f.RequestID)))
-		case withdrawn:
-		}
-	}
-	return c
 }
 
 // orNull is nil for the zero value.

@@ -65,3 +65,9 @@ func (g *gate) leave(probe bool) {
 // guessed reports whether a gate closed for this reason was closed on our own
 // judgement (a row of failures) rather than on the queue's word.
 func (c Class) guessed() bool { return c == UnknownOutcome || c == Transient }
+
+// shut reports whether the gate has been closed for at least as long as after,
+// or will be.
+func (g *gate) shut(now time.Time, after time.Duration) bool {
+	return g.closed && (now.Sub(g.since) >= after || g.until.Sub(g.since) >= after)
+}

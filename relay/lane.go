@@ -11,51 +11,86 @@ import (
 // worker has it in hand.
 type message struct {
 	row    *outbox.Row
-	number uint64 // the source's number; meaningless for a message of the backlog
+	number uint64    // the source's number; meaningless for a cached one
+	taken  time.Time // when it came into memory
 
-	backlog bool // came from the table deferred, not from the stream
+	// cached says that it was loaded from the table deferred: its row stays
+	// there until it has an outcome, so it can be dropped from memory at any
+	// time. Other messages are live: the slot waits for them.
+	cached bool
 
 	queue *queue
 	lane  *lane // nil for a message without ordering key: it runs freely
+	place place
+	hold  *hold // for a cached one: what it was loaded for; in a tail: whose
 
-	attempts  int  // requests sent
-	conflicts int  // of these, answered with a conflict
-	unknown   bool // an attempt ended without an answer
-	outage    bool // waits because of the queue, not because of itself
+	attempts  int           // requests sent, in all sessions
+	charged   int           // of these, failures while others got through
+	failure   *PublishError // the last one
+	failedAt  time.Time     // the first failure since it came into memory
+	unknownAt time.Time     // the first attempt, in all sessions, that ended without an answer
+	outage    bool          // delayed because of the queue, not because of itself
+	postponed bool          // it goes back to the table, and that is not durable yet
 
-	probesEndpoint bool // lets the relay know whether the endpoint is back
-	probesQueue    bool // the same for its queue
+	probesEndpoint bool   // lets the relay know whether the endpoint is back
+	probesQueue    bool   // the same for its queue
+	successes      uint64 // of its queue when the request was sent
 
-	due  time.Time // while delayed: when it may go
-	heap int       // while delayed: its place in the heap
-	next *message  // while waiting: the one behind it
+	due        time.Time // while delayed: when it may go
+	heap       int       // while delayed: its place in the heap
+	next, prev *message  // while in a list: its neighbours
 }
 
-// list is a first-in, first-out list of messages, linked through next.
+// place says where the router has a message.
+type place uint8
+
+const (
+	placeNone    place = iota
+	placeWaiting       // behind others of its lane
+	placeReady         // in its queue's ready list
+	placeDelayed       // in the heap
+	placeFlying        // in the hands of a worker
+	placeTail          // behind a hold that is about to end
+)
+
+// list is a first-in, first-out list of messages from which any may leave.
 type list struct {
 	head, tail *message
+	n          int
 }
 
 func (l *list) empty() bool { return l.head == nil }
 
 func (l *list) push(m *message) {
-	m.next = nil
+	m.next, m.prev = nil, l.tail
 	if l.tail == nil {
 		l.head = m
 	} else {
 		l.tail.next = m
 	}
 	l.tail = m
+	l.n++
 }
 
 func (l *list) pop() *message {
 	m := l.head
-	l.head = m.next
-	if l.head == nil {
-		l.tail = nil
-	}
-	m.next = nil
+	l.remove(m)
 	return m
+}
+
+func (l *list) remove(m *message) {
+	if m.prev == nil {
+		l.head = m.next
+	} else {
+		m.prev.next = m.next
+	}
+	if m.next == nil {
+		l.tail = m.prev
+	} else {
+		m.next.prev = m.prev
+	}
+	m.next, m.prev = nil, nil
+	l.n--
 }
 
 // laneKey names a lane.
@@ -63,19 +98,37 @@ type laneKey struct{ queue, orderingKey string }
 
 // lane is the sequence of messages of one queue and ordering key. Its head is
 // in the queue's ready list, delayed, or in the hands of a worker; the others
-// wait here. A lane exists only while it has messages.
+// wait here. A lane exists only while it has messages or is held.
 type lane struct {
 	key     laneKey
+	head    *message // the one that is not waiting; nil if there is none in memory
 	waiting list
+	hold    *hold // not nil while the table has rows of this lane alone
 }
+
+// live reports whether the head of the lane never was in the table.
+func (l *lane) live() bool { return l.hold == nil && l.head != nil && !l.head.cached }
+
+// busy reports whether the lane has live messages in memory, which are before
+// anything of it in the table.
+func (l *lane) busy() bool {
+	return l.head != nil && !l.head.cached || l.waiting.tail != nil && !l.waiting.tail.cached
+}
+
+// idle reports whether the lane can be forgotten.
+func (l *lane) idle() bool { return l.hold == nil && l.head == nil && l.waiting.empty() }
 
 // queue is what the router knows of one queue.
 type queue struct {
-	name     string
-	gate     gate
-	ready    list // messages that may go now, one at most of each lane
-	inFlight int
-	listed   bool // stands in the router's ring
+	name      string
+	gate      gate
+	settings  Settings
+	ready     list // messages that may go now, one at most of each lane
+	inFlight  int
+	inMemory  int    // all of its messages, live and cached
+	listed    bool   // stands in the router's ring
+	successes uint64 // requests that got through
+	hold      *hold  // not nil while the table may have rows of any of its lanes
 }
 
 // delayHeap orders delayed messages by the time when they are due.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/outbox-relay/outbox-relay/outbox"
@@ -13,15 +14,22 @@ type state uint8
 const (
 	dispatched state = iota + 1 // the queue accepted it
 	dead                        // it is set aside for a person
+	deferred                    // it gets a row in the table, to be sent later
+	postponed                   // its row in the table changes: an attempt failed
+	requeued                    // its row goes to the end of its lane
 	withdrawn                   // the application deleted it while it was deferred
 )
 
 // outcome is what became of a message, on its way into Postgres.
 type outcome struct {
-	message *message
-	state   state
-	receipt Receipt       // for dispatched
-	failure *PublishError // for dead
+	message   *message
+	state     state
+	receipt   Receipt       // for dispatched
+	duplicate bool          // for dispatched: the queue may have had it before
+	reason    string        // for dead, deferred, postponed and requeued
+	failure   *PublishError // the last one; nil without
+	notBefore time.Time     // for deferred and postponed; zero: with its queue or lane
+	hold      *hold         // for deferred and requeued: what it waits for
 }
 
 func (o *outcome) row() *outbox.Row { return o.message.row }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +17,10 @@ type Relay struct {
 	source    Source
 	publisher Publisher
 	writing   *store // outcomes
-	reading   *store // look-ups, so that they never wait behind a write
+	reading   *store // look-ups of the intake, so that they never wait behind a write
+	loading   *store // deferred messages, likewise
 
+	mu sync.Mutex
 	// carried are the outcomes that the last session could not write, by
 	// message: what the queue accepted is marked, not sent again, when the
 	// message is read once more.
@@ -33,6 +36,7 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 		publisher: publisher,
 		writing:   newStore(database, cfg.Schema, cfg.Slot),
 		reading:   newStore(database, cfg.Schema, cfg.Slot),
+		loading:   newStore(database, cfg.Schema, cfg.Slot),
 		carried:   map[int64]*outcome{},
 	}
 }
@@ -77,6 +81,7 @@ func (r *Relay) closeStores() {
 	defer cancel()
 	r.writing.close(ctx)
 	r.reading.close(ctx)
+	r.loading.close(ctx)
 }
 
 // closeTimeout bounds what a stop waits for the server after the drain.

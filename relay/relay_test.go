@@ -156,6 +156,8 @@ func setup(t *testing.T) *bundle {
 		OutcomeLinger: time.Millisecond, OutcomeBatch: 50,
 		RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond, ConflictAttempts: 3,
 		BreakerFailures: 5, ProbeMin: time.Millisecond, ProbeMax: 10 * time.Millisecond,
+		DeferAfter: time.Hour, OverflowAfter: time.Hour, DeferMin: 10 * time.Millisecond, DeferMax: 50 * time.Millisecond,
+		MaxAttempts: 20, KeyWindow: time.Hour,
 		TrustWindow: time.Second, DrainTimeout: 300 * time.Millisecond,
 	}}
 }
@@ -441,6 +443,8 @@ func TestRelay_NewSlot_DeliversWhatWasThereBefore(t *testing.T) {
 	b.exec(`insert into outbox.dispatched (message_id, attempts) select id, 1 from outbox.messages where id <= 500`)
 	queue := &accept{}
 	b.start(queue)
+	b.awaitCount(1, `select count(*) from outbox.relays where reconciled_at is not null`)
+	b.exec(`insert into outbox.messages (key, queue, ordering_key, payload) select 'new-' || i, 'q', 'o', '{}' from generate_series(1, 10) i`)
 	b.source.batches <- rows(2491, 2510)
 	b.source.awaitResolved(t, 20)
 	b.awaitCount(2510, countDispatched)

@@ -13,7 +13,7 @@ import "context"
 // is not of this session: in a backlog, and in normal life, nothing is looked
 // up.
 func (s *session) mayBeKnown(batch []message) bool {
-	if len(s.relay.carried) > 0 {
+	if s.relay.carriesAny() {
 		return true
 	}
 	for i := range batch {
@@ -44,7 +44,7 @@ func (s *session) guard(ctx context.Context, batch []message) ([]message, error)
 		m := &batch[i]
 		switch {
 		case known[m.row.ID]:
-			delete(s.relay.carried, m.row.ID)
+			s.relay.takeCarried(m.row.ID)
 			resolved = append(resolved, m.number)
 		case s.markCarried(m):
 		default:
@@ -58,49 +58,38 @@ func (s *session) guard(ctx context.Context, batch []message) ([]message, error)
 // markCarried writes the outcome of a message that was accepted in an earlier
 // session of this process, if it was.
 func (s *session) markCarried(m *message) bool {
-	earlier := s.relay.carried[m.row.ID]
+	earlier := s.relay.takeCarried(m.row.ID)
 	if earlier == nil {
 		return false
 	}
-	delete(s.relay.carried, m.row.ID)
-	marked := &message{row: m.row, number: m.number, backlog: m.backlog, attempts: earlier.message.attempts}
-	s.router.hold(marked)
-	s.writer.put(&outcome{message: marked, state: dispatched, receipt: earlier.receipt})
+	marked := &message{row: m.row, number: m.number, attempts: earlier.message.attempts}
+	s.router.record(&outcome{message: marked, state: dispatched, receipt: earlier.receipt, duplicate: earlier.duplicate})
 	return true
 }
 
-// feedBacklog takes in the messages that are deferred, in commit order, before
-// anything of the stream.
-func (s *session) feedBacklog(ctx context.Context) error {
-	var after int64
-	for {
-		var chunk []deferredRow
-		err := s.relay.retry(ctx, func() (err error) {
-			chunk, err = s.relay.reading.backlog(ctx, after, backlogChunk)
-			return err
-		})
-		if err != nil || len(chunk) == 0 {
-			return err
-		}
-		batch := make([]message, 0, len(chunk))
-		for i := range chunk {
-			d := &chunk[i]
-			after = d.position
-			m := message{row: &d.row, backlog: true}
-			switch {
-			case d.missing:
-				s.router.hold(&m)
-				s.writer.put(&outcome{message: &m, state: withdrawn})
-			case s.markCarried(&m):
-			default:
-				batch = append(batch, m)
-			}
-		}
-		if err := s.takeIn(ctx, batch); err != nil {
-			return err
+// keep remembers what a session could not write. The outcome of an earlier
+// session stays until its message is read again.
+func (r *Relay) keep(left []*outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range left {
+		if o.state == dispatched {
+			r.carried[o.row().ID] = o
 		}
 	}
 }
 
-// backlogChunk is the number of deferred messages that are read at once.
-const backlogChunk = 1000
+// takeCarried returns what keep remembered of a message, once; nil without.
+func (r *Relay) takeCarried(id int64) *outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.carried[id]
+	delete(r.carried, id)
+	return o
+}
+
+func (r *Relay) carriesAny() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.carried) > 0
+}

@@ -7,43 +7,57 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
-// router decides which message goes out next. It alone owns the lanes, the
-// gates and the window; every method takes its lock, and none waits for
-// anything while it holds it. Workers come to it: they take a message, publish
-// it, and bring it back with what happened.
+// router decides which message goes out next, and which has to wait in the
+// table. It alone owns the lanes, the gates, the holds and the window; every
+// method takes its lock, and none waits for anything while it holds it. Workers
+// come to it: they take a message, publish it, and bring it back with what
+// happened.
 type router struct {
-	cfg Config
-	log *zap.Logger
+	cfg  Config
+	log  *zap.Logger
+	emit func(*outcome) // hands an outcome to the writer; called under the lock, so that outcomes keep their order
 
 	mu       sync.Mutex
 	endpoint gate
 	queues   map[string]*queue
+	settings map[string]Settings
 	lanes    map[laneKey]*lane
 	ring     []*queue // queues with ready messages, served in turn
 	delayed  delayHeap
 	idle     []*worker // waiting for a message; the last to wait is woken first
 	waking   bool      // a worker was woken and has not come yet
 	inFlight int
-	messages int // in the window
-	bytes    int // in the window
+	messages int // live ones in memory without a durable outcome: the window
+	bytes    int // of their text
 	stopped  bool
+
+	cache    map[int64]*message // messages of the table in memory, until their outcome is durable
+	gone     map[int64]bool     // messages that left the table since the last chunk was asked for
+	draining map[*hold]bool     // holds that want the next rows
+	parked   map[*hold]bool     // lanes that were draining when their queue was held
 
 	room  chan struct{} // capacity 1: the window has shrunk
 	alarm chan struct{} // capacity 1: something became due earlier
+	load  chan struct{} // capacity 1: there may be something to load
 }
 
-func newRouter(cfg Config, log *zap.Logger) *router {
+func newRouter(cfg Config, log *zap.Logger, emit func(*outcome)) *router {
 	return &router{
-		cfg:    cfg,
-		log:    log,
-		queues: map[string]*queue{},
-		lanes:  map[laneKey]*lane{},
-		room:   make(chan struct{}, 1),
-		alarm:  make(chan struct{}, 1),
+		cfg:      cfg,
+		log:      log,
+		emit:     emit,
+		queues:   map[string]*queue{},
+		settings: map[string]Settings{},
+		lanes:    map[laneKey]*lane{},
+		cache:    map[int64]*message{},
+		gone:     map[int64]bool{},
+		draining: map[*hold]bool{},
+		parked:   map[*hold]bool{},
+		room:     make(chan struct{}, 1),
+		alarm:    make(chan struct{}, 1),
+		load:     make(chan struct{}, 1),
 	}
 }
 
@@ -55,7 +69,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// add takes messages in, in commit order.
+// add takes live messages in, in commit order.
 func (r *router) add(now time.Time, batch []message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,39 +77,93 @@ func (r *router) add(now time.Time, batch []message) {
 		m := &batch[i]
 		r.messages++
 		r.bytes += m.row.Size()
-		m.queue = r.queueOf(m.row)
-		if m.row.OrderingKey == "" {
-			r.release(now, m)
-			continue
-		}
-		key := laneKey{m.row.Queue, m.row.OrderingKey}
-		if l := r.lanes[key]; l != nil {
-			m.lane = l
-			l.waiting.push(m)
-			continue
-		}
-		m.lane = &lane{key: key}
-		r.lanes[key] = m.lane
-		r.release(now, m)
+		r.admit(now, m)
 	}
 }
 
-func (r *router) queueOf(row *outbox.Row) *queue {
-	q := r.queues[row.Queue]
+// admit finds the place of a live message: in memory, or in the table.
+func (r *router) admit(now time.Time, m *message) {
+	q := r.queueOf(m.row.Queue)
+	m.queue, m.taken = q, now
+	q.inMemory++
+	if m.row.DeliverAt.After(now) {
+		r.deferLive(m, nil, reasonScheduled, m.row.DeliverAt, nil)
+		return
+	}
+	l := r.laneOf(m)
+	switch {
+	case l != nil && l.hold != nil:
+		r.holdBack(l.hold, m)
+	case q.hold != nil && l != nil && l.live():
+		// Its head is in flight since before the hold: nothing of this lane is
+		// in the table, and nothing may get there before the head is back.
+		r.wait(l, m)
+	case q.hold != nil:
+		r.holdBack(q.hold, m)
+	case r.shut(now, q):
+		r.holdQueue(q, "sending is paused")
+		r.admitHeld(m)
+	default:
+		r.enqueue(now, m)
+	}
+}
+
+// admitHeld puts a message behind a hold that has just begun.
+func (r *router) admitHeld(m *message) {
+	if l := r.laneOf(m); l != nil && l.live() {
+		r.wait(l, m)
+		return
+	}
+	r.holdBack(m.queue.hold, m)
+}
+
+// enqueue puts a message into its lane in memory.
+func (r *router) enqueue(now time.Time, m *message) {
+	if m.row.OrderingKey == "" {
+		r.ready(m)
+		return
+	}
+	key := laneKey{m.row.Queue, m.row.OrderingKey}
+	l := r.lanes[key]
+	if l == nil {
+		l = &lane{key: key}
+		r.lanes[key] = l
+	}
+	m.lane = l
+	if l.head != nil {
+		r.wait(l, m)
+		return
+	}
+	l.head = m
+	r.ready(m)
+}
+
+func (r *router) wait(l *lane, m *message) {
+	m.lane, m.place = l, placeWaiting
+	l.waiting.push(m)
+}
+
+func (r *router) laneOf(m *message) *lane {
+	if m.row.OrderingKey == "" {
+		return nil
+	}
+	return r.lanes[laneKey{m.row.Queue, m.row.OrderingKey}]
+}
+
+func (r *router) queueOf(name string) *queue {
+	q := r.queues[name]
 	if q == nil {
 		// The name is copied: the row's text must not live as long as the queue.
-		q = &queue{name: strings.Clone(row.Queue)}
+		q = &queue{name: strings.Clone(name)}
+		q.settings = r.settings[q.name]
 		r.queues[q.name] = q
 	}
 	return q
 }
 
-// release lets a message that is first in its lane go as soon as it may.
-func (r *router) release(now time.Time, m *message) {
-	if m.row.DeliverAt.After(now) {
-		r.delay(m, m.row.DeliverAt)
-		return
-	}
+// ready lets a message go out as soon as a worker is free.
+func (r *router) ready(m *message) {
+	m.place = placeReady
 	m.queue.ready.push(m)
 	r.list(m.queue)
 	r.wakeOne()
@@ -109,7 +177,7 @@ func (r *router) list(q *queue) {
 }
 
 func (r *router) delay(m *message, until time.Time) {
-	m.due = until
+	m.due, m.place = until, placeDelayed
 	heap.Push(&r.delayed, m)
 	if m.heap == 0 {
 		signal(r.alarm)
@@ -154,7 +222,7 @@ func (r *router) pick(now time.Time) *message {
 	for len(r.ring) > 0 {
 		q := r.ring[0]
 		r.ring = r.ring[1:]
-		if q.inFlight >= r.cfg.MaxInFlightPerQueue || !q.gate.permits(now) {
+		if q.ready.empty() || q.inFlight >= r.limit(q) || q.settings.Paused || !q.gate.permits(now) {
 			q.listed = false // comes back when a request ends or the gate is due
 			continue
 		}
@@ -166,6 +234,8 @@ func (r *router) pick(now time.Time) *message {
 		}
 		q.inFlight++
 		r.inFlight++
+		m.place = placeFlying
+		m.successes = q.successes
 		m.probesEndpoint = r.endpoint.enter()
 		m.probesQueue = q.gate.enter()
 		return m
@@ -173,231 +243,146 @@ func (r *router) pick(now time.Time) *message {
 	return nil
 }
 
+// limit is the number of requests of a queue that may be in flight.
+func (r *router) limit(q *queue) int {
+	if q.settings.MaxInFlight > 0 {
+		return q.settings.MaxInFlight
+	}
+	return r.cfg.MaxInFlightPerQueue
+}
+
 // finish takes back a message that w has published, and returns the next one
-// for w as take does. A nil failure means that the queue accepted it. The
-// outcome is nil while the message has to go out again.
-func (r *router) finish(now time.Time, w *worker, m *message, failure *PublishError) (*outcome, *message) {
+// for w as take does. A nil failure means that the queue accepted it.
+func (r *router) finish(now time.Time, w *worker, m *message, receipt Receipt, failure *PublishError) *message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m.queue.inFlight--
 	r.inFlight--
+	m.place = placeNone
 	if failure.sent() {
 		m.attempts++
 	}
-	done := r.settle(now, m, failure)
-	if done != nil {
-		r.advance(now, m)
-	}
+	r.settle(now, m, receipt, failure)
 	r.list(m.queue)
 	next := r.pick(now)
 	if next == nil {
 		r.idle = append(r.idle, w)
 	}
-	return done, next
+	return next
 }
 
-// settle decides what becomes of a message: an outcome, or another attempt.
-func (r *router) settle(now time.Time, m *message, failure *PublishError) *outcome {
+// settle decides what becomes of a message that came back: an outcome, another
+// attempt from memory, or a later one from the table.
+func (r *router) settle(now time.Time, m *message, receipt Receipt, failure *PublishError) {
 	if failure == nil {
 		r.gotThrough(now, m)
-		return &outcome{message: m, state: dispatched}
+		r.conclude(now, m, &outcome{message: m, state: dispatched, receipt: receipt, duplicate: r.maybeTwice(now, m)})
+		return
 	}
-	if failure.Class == Conflict {
-		m.conflicts++
+	m.failure = failure
+	if m.failedAt.IsZero() {
+		m.failedAt = now
 	}
-	if failure.Class == UnknownOutcome {
-		m.unknown = true
+	if failure.Class == UnknownOutcome && m.unknownAt.IsZero() {
+		m.unknownAt = now
+	}
+	if failure.Class == Conflict || m.queue.successes != m.successes {
+		m.charged++ // the queue answered, or others get through: it is this message
 	}
 	if !failure.Class.outage() {
 		r.gotThrough(now, m) // the queue answered: it is there
-		if failure.Class == Refused || m.conflicts >= r.cfg.ConflictAttempts {
-			return &outcome{message: m, state: dead, failure: failure}
-		}
-		r.retry(now, m, failure)
-		return nil
+	} else {
+		r.failed(now, m, failure)
+		m.outage = true
 	}
-	r.failed(now, m, failure)
-	m.outage = true
-	r.retry(now, m, failure)
-	return nil
-}
-
-func (r *router) retry(now time.Time, m *message, failure *PublishError) {
-	wait := backoff(m.attempts, r.cfg.RetryMin, r.cfg.RetryMax)
-	r.delay(m, now.Add(max(wait, failure.RetryAfter)))
-}
-
-// gotThrough opens the gates before an endpoint and a queue that answered.
-func (r *router) gotThrough(now time.Time, m *message) {
-	if m.queue.gate.success(m.probesQueue) {
-		r.log.Info("queue is back", zap.String(keyQueue, m.queue.name))
-		r.resume(now, m.queue)
-	}
-	if r.endpoint.success(m.probesEndpoint) {
-		r.log.Info("endpoint is back")
-		r.resume(now, nil)
+	switch {
+	case failure.Class == Refused, failure.Class == Conflict && m.charged >= r.cfg.ConflictAttempts:
+		r.conclude(now, m, &outcome{message: m, state: dead, failure: failure, reason: failure.Class.String()})
+	case m.charged >= r.maxAttempts(m.queue):
+		r.conclude(now, m, &outcome{message: m, state: dead, failure: failure, reason: reasonExhausted})
+	case !m.cached && m.queue.hold != nil || now.Sub(m.failedAt) >= r.cfg.DeferAfter || r.shut(now, m.queue):
+		r.putOff(now, m, failure)
+	default:
+		wait := backoff(m.attempts, r.cfg.RetryMin, r.cfg.RetryMax)
+		r.delay(m, now.Add(max(wait, failure.RetryAfter)))
 	}
 }
 
-// resume lets messages go that were delayed because of an outage, of one queue
-// or of all: what kept them is over. Those whose own time has not come stay.
-func (r *router) resume(now time.Time, q *queue) {
-	for _, m := range r.delayed {
-		if m.outage && (q == nil || m.queue == q) && !m.row.DeliverAt.After(now) {
-			m.due = now
-		}
+func (r *router) maxAttempts(q *queue) int {
+	if q.settings.MaxAttempts > 0 {
+		return q.settings.MaxAttempts
 	}
-	heap.Init(&r.delayed)
-	r.wakeDue(now)
-	for _, q := range r.queues {
-		r.list(q)
-	}
-	r.wakeOne()
+	return r.cfg.MaxAttempts
 }
 
-// failed closes the gate that an outage-class failure calls for.
-func (r *router) failed(now time.Time, m *message, failure *PublishError) {
-	m.queue.gate.leave(m.probesQueue)
-	r.endpoint.leave(m.probesEndpoint)
-	if failure.Class == QueueClosed {
-		// The endpoint answered; only this queue is closed.
-		if r.endpoint.success(m.probesEndpoint) {
-			r.log.Info("endpoint is back")
-			r.resume(now, nil)
-		}
-		r.closeGate(now, &m.queue.gate, m.probesQueue, failure, zap.String(keyQueue, m.queue.name))
-		return
-	}
-	r.endpoint.strikes++
-	if failure.Class.guessed() && r.endpoint.strikes < r.cfg.BreakerFailures && !m.probesEndpoint {
-		return
-	}
-	r.closeGate(now, &r.endpoint, m.probesEndpoint, failure)
+// maybeTwice reports whether an earlier attempt may have been accepted so long
+// ago that the queue has forgotten its key.
+func (r *router) maybeTwice(now time.Time, m *message) bool {
+	return !m.unknownAt.IsZero() && now.Sub(m.unknownAt) > r.cfg.KeyWindow
 }
 
-// closeGate closes a gate, or keeps it closed after a failed probe. A failure of
-// a request that left before the gate closed moves nothing but a pause that the
-// queue asked for.
-func (r *router) closeGate(now time.Time, g *gate, probe bool, failure *PublishError, where ...zap.Field) {
-	if g.closed && !probe && failure.RetryAfter == 0 {
-		return
+// conclude records the outcome of a message and lets its lane go on.
+func (r *router) conclude(now time.Time, m *message, o *outcome) {
+	r.emit(o)
+	m.queue.inMemory--
+	r.advance(now, m)
+	if m.cached || m.lane != nil && m.lane.hold != nil {
+		signal(r.load)
 	}
-	if !g.closed || probe {
-		g.failures++
-	}
-	wait := backoff(g.failures, r.cfg.ProbeMin, r.cfg.ProbeMax)
-	if failure.RetryAfter > 0 {
-		wait = max(pause(failure.RetryAfter), r.cfg.ProbeMin/2)
-	}
-	if g.close(now, failure.Class, wait) {
-		r.log.Warn("sending paused", append(where,
-			zap.Stringer(keyReason, failure.Class), zap.Int(keyStatus, failure.Status),
-			zap.Duration("wait", wait), zap.Error(failure))...)
-	}
-	signal(r.alarm)
 }
 
-// advance lets the next message of a lane go after its head has its outcome.
+// advance lets the next message of a lane go after its head has left.
 func (r *router) advance(now time.Time, m *message) {
 	l := m.lane
-	switch {
-	case l == nil:
-	case l.waiting.empty():
-		delete(r.lanes, l.key)
-	default:
-		r.release(now, l.waiting.pop())
-	}
-}
-
-// tick lets go what has become due and returns when the next thing will.
-func (r *router) tick(now time.Time) (next time.Time, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.wakeDue(now)
-	r.openDue(now)
-	return r.nextDue(now)
-}
-
-func (r *router) wakeDue(now time.Time) {
-	for len(r.delayed) > 0 && !r.delayed[0].due.After(now) {
-		m := heap.Pop(&r.delayed).(*message)
-		m.outage = false
-		m.queue.ready.push(m)
-		r.list(m.queue)
-		r.wakeOne()
-	}
-}
-
-// openDue brings a probe on its way for each gate whose time has come. Where
-// every message of a closed gate is delayed, the one that is due first goes: a
-// queue that is back must not wait for the longest backoff.
-func (r *router) openDue(now time.Time) {
-	if r.endpoint.closed && r.endpoint.permits(now) {
-		if !r.anyReady() {
-			r.hurry(nil)
-		}
-		for _, q := range r.queues {
-			r.list(q)
-		}
-		r.wakeOne()
-	}
-	for _, q := range r.queues {
-		if !q.gate.closed || !q.gate.permits(now) {
-			continue
-		}
-		if q.ready.empty() {
-			r.hurry(q)
-		}
-		r.list(q)
-		r.wakeOne()
-	}
-}
-
-func (r *router) anyReady() bool {
-	for _, q := range r.queues {
-		if !q.ready.empty() {
-			return true
-		}
-	}
-	return false
-}
-
-// hurry makes the message ready that is due first among those which wait for
-// q, or for any queue.
-func (r *router) hurry(q *queue) {
-	var first *message
-	for _, m := range r.delayed {
-		if m.outage && (q == nil || m.queue == q) && (first == nil || m.due.Before(first.due)) {
-			first = m
-		}
-	}
-	if first == nil {
+	if l == nil {
 		return
 	}
-	heap.Remove(&r.delayed, first.heap)
-	first.outage = false
-	first.queue.ready.push(first)
-	r.list(first.queue)
+	l.head = nil
+	if q := m.queue; !m.cached && q.hold != nil && q.hold.state != closing && l.hold == nil {
+		// A hold began while the head was in flight: the rest follows.
+		r.deferWaiting(l, q.hold)
+	}
+	if !l.waiting.empty() {
+		next := l.waiting.pop()
+		l.head = next
+		r.ready(next)
+		return
+	}
+	if l.hold == nil {
+		delete(r.lanes, l.key)
+	}
 }
 
-func (r *router) nextDue(now time.Time) (next time.Time, ok bool) {
-	sooner := func(t time.Time) {
-		if t.After(now) && (!ok || t.Before(next)) {
-			next, ok = t, true
+// resolved is called when an outcome is durable.
+func (r *router) resolved(batch []*outcome) {
+	r.mu.Lock()
+	for _, o := range batch {
+		m := o.message
+		if o.hold != nil {
+			o.hold.pending--
 		}
-	}
-	if len(r.delayed) > 0 {
-		sooner(r.delayed[0].due)
-	}
-	if r.endpoint.closed {
-		sooner(r.endpoint.until)
-	}
-	for _, q := range r.queues {
-		if q.gate.closed {
-			sooner(q.gate.until)
+		if m.cached {
+			r.gone[m.row.ID] = true
+			r.uncache(m)
+			continue
 		}
+		r.messages--
+		r.bytes -= m.row.Size()
 	}
-	return next, ok
+	r.mu.Unlock()
+	signal(r.room)
+	signal(r.load)
+}
+
+// record takes in an outcome of a message that does not pass through the lanes.
+func (r *router) record(o *outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !o.message.cached {
+		r.messages++
+		r.bytes += o.row().Size()
+	}
+	r.emit(o)
 }
 
 // full reports whether the window is full.
@@ -405,24 +390,6 @@ func (r *router) full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.messages >= r.cfg.WindowMessages || r.bytes >= r.cfg.WindowBytes
-}
-
-// hold counts a message in the window that does not pass through the lanes: only
-// its outcome has to be written.
-func (r *router) hold(m *message) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.messages++
-	r.bytes += m.row.Size()
-}
-
-// resolved gives the room of messages back whose outcome is durable.
-func (r *router) resolved(messages, bytes int) {
-	r.mu.Lock()
-	r.messages -= messages
-	r.bytes -= bytes
-	r.mu.Unlock()
-	signal(r.room)
 }
 
 // stop makes the router give out nothing more; requests in flight come back.

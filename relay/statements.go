@@ -8,7 +8,8 @@ import (
 
 // statements are the relay's SQL, with the schema's name put in.
 type statements struct {
-	takeOver, record, copy, dispatched, dead, undefer, known, reconcile, reconciled, backlog, horizon string
+	takeOver, record, copy, dispatched, dead, deferred, postponed, requeued, undefer    string
+	known, horizon, reconcile, reconciled, queues, queueChunk, laneChunk, due, settings string
 }
 
 func newStatements(schema string) statements {
@@ -21,12 +22,19 @@ func newStatements(schema string) statements {
 		copy:       in(sqlCopy),
 		dispatched: in(sqlDispatched),
 		dead:       in(sqlDead),
+		deferred:   in(sqlDeferred),
+		postponed:  in(sqlPostponed),
+		requeued:   in(sqlRequeued),
 		undefer:    in(sqlUndefer),
 		known:      in(sqlKnown),
+		horizon:    in(sqlHorizon),
 		reconcile:  in(sqlReconcile),
 		reconciled: in(sqlReconciled),
-		backlog:    in(sqlBacklog),
-		horizon:    in(sqlHorizon),
+		queues:     in(sqlQueues),
+		queueChunk: in(sqlDeferredRows + sqlOfQueue),
+		laneChunk:  in(sqlDeferredRows + sqlOfLane),
+		due:        in(sqlDeferredRows + sqlOfDue),
+		settings:   in(sqlSettings),
 	}
 }
 
@@ -53,8 +61,8 @@ copy outbox.dispatched (message_id, queue_message_id, attempts, possible_duplica
 
 const sqlDispatched = `
 insert into outbox.dispatched (message_id, queue_message_id, attempts, possible_duplicate)
-select id, queue_message_id, attempts, false
-from unnest($1::bigint[], $2::text[], $3::int[]) as t (id, queue_message_id, attempts)
+select id, queue_message_id, attempts, duplicate
+from unnest($1::bigint[], $2::text[], $3::int[], $4::bool[]) as t (id, queue_message_id, attempts, duplicate)
 on conflict (message_id) do nothing`
 
 const sqlDead = `
@@ -73,11 +81,38 @@ where exists (select from outbox.dispatched d where d.message_id = id)
 	or exists (select from outbox.dead_letters d where d.message_id = id)
 	or exists (select from outbox.deferred d where d.message_id = id)`
 
+// The rows come in the order of the arrays, and get their position in that
+// order: there is one writer.
+const sqlDeferred = `
+insert into outbox.deferred (message_id, xid, queue, ordering_key, reason, attempts, charged,
+	not_before, last_status, last_error, unknown_since)
+select id, xid::xid8, queue, ordering_key, reason, attempts, charged, not_before, status, error, unknown_since
+from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[],
+	$8::timestamptz[], $9::int[], $10::text[], $11::timestamptz[])
+	as t (id, xid, queue, ordering_key, reason, attempts, charged, not_before, status, error, unknown_since)
+on conflict (message_id) do nothing`
+
+const sqlPostponed = `
+update outbox.deferred d set reason = t.reason, attempts = t.attempts, charged = t.charged,
+	not_before = t.not_before, last_status = t.status, last_error = t.error, unknown_since = t.unknown_since
+from unnest($1::bigint[], $2::text[], $3::int[], $4::int[], $5::timestamptz[], $6::int[], $7::text[], $8::timestamptz[])
+	as t (id, reason, attempts, charged, not_before, status, error, unknown_since)
+where d.message_id = t.id`
+
+// A scheduled message whose lane is held goes to the end of the lane.
+const sqlRequeued = `
+update outbox.deferred d set reason = 'held', ordering_key = t.ordering_key, not_before = null,
+	position = nextval(pg_get_serial_sequence('outbox.deferred', 'position'))
+from unnest($1::bigint[], $2::text[]) as t (id, ordering_key)
+where d.message_id = t.id`
+
 // Reads all of messages by its primary key, next to the primary keys of the
 // outcomes; takes no lock that an application waits for.
 const sqlReconcile = `
-insert into outbox.deferred (message_id, queue, ordering_key, reason, attempts, not_before)
-select m.id, coalesce(m.queue, ''), m.ordering_key, 'recovered', 0, now()
+insert into outbox.deferred (message_id, queue, ordering_key, reason, not_before)
+select m.id, coalesce(m.queue, ''), case when m.deliver_at > now() then null else m.ordering_key end,
+	case when m.deliver_at > now() then 'scheduled' else 'recovered' end,
+	case when m.deliver_at > now() then m.deliver_at end
 from outbox.messages m
 where not exists (select from outbox.dispatched d where d.message_id = m.id)
 	and not exists (select from outbox.dead_letters d where d.message_id = m.id)
@@ -88,16 +123,37 @@ on conflict (message_id) do nothing`
 const sqlReconciled = `
 update outbox.relays set reconciled_at = now(), updated_at = now() where slot = $1 and epoch = $2`
 
-// In commit order, as far as the table knows it.
-const sqlBacklog = `
-select d.position, d.message_id, m.id is not null,
+// The queues that have rows, one index entry each.
+const sqlQueues = `
+with recursive q as (
+	(select queue from outbox.deferred order by queue limit 1)
+	union all
+	select (select d.queue from outbox.deferred d where d.queue > q.queue order by d.queue limit 1) from q where q.queue is not null
+) select queue from q where queue is not null`
+
+// Rows of deferred with their messages. A message that is not there, although
+// its transaction is in the past of this query, was deleted; otherwise it is
+// not visible yet.
+const sqlDeferredRows = `
+select d.position, d.message_id, d.queue, coalesce(d.ordering_key, ''), d.attempts, d.charged, d.not_before, d.unknown_since,
+	m.id is not null, d.xid is null or pg_visible_in_snapshot(d.xid, pg_current_snapshot()),
 	coalesce(m.key, ''), coalesce(m.queue, ''), coalesce(m.ordering_key, ''),
 	coalesce(m.payload::text, ''), coalesce(m.headers::text, ''),
-	m.delay_seconds, m.priority, m.deliver_at, m.created_at
+	m.delay_seconds, m.priority, m.created_at
 from outbox.deferred d left join outbox.messages m on m.id = d.message_id
-where d.position > $1
-order by d.position
-limit $2`
+`
+
+// Index deferred_queue.
+const sqlOfQueue = `where d.queue = $1 and d.position > $2 and d.reason <> 'scheduled' order by d.position limit $3`
+
+// Index deferred_lane.
+const sqlOfLane = `where d.queue = $1 and d.ordering_key = $2 and d.position > $3 order by d.position limit $4`
+
+// Index deferred_not_before.
+const sqlOfDue = `where d.not_before <= now() and d.queue <> all ($1::text[]) order by d.not_before, d.position limit $2`
+
+const sqlSettings = `
+select queue, paused, coalesce(max_in_flight, 0), coalesce(max_attempts, 0) from outbox.queues`
 
 // Reads the last entry of three primary keys.
 const sqlHorizon = `

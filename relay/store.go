@@ -107,7 +107,7 @@ func (s *store) write(ctx context.Context, epoch int64, position string, batch [
 // the usual case, which goes by COPY.
 func plain(batch []*outcome) bool {
 	for _, o := range batch {
-		if o.state != dispatched || o.message.backlog {
+		if o.state != dispatched || o.message.cached {
 			return false
 		}
 	}
@@ -128,17 +128,27 @@ func (s *store) copyIn(ctx context.Context, conn *pgx.Conn, epoch int64, positio
 
 // insert writes any mix of outcomes, and skips what is there already.
 func (s *store) insert(ctx context.Context, conn *pgx.Conn, epoch int64, position string, batch []*outcome) error {
-	rows := columnsOf(batch)
+	c := columnsOf(batch)
 	b := &pgx.Batch{}
 	b.Queue(s.sql.record, s.slot, epoch, position)
-	if d := rows.dispatched; len(d.ids) > 0 {
-		b.Queue(s.sql.dispatched, d.ids, d.queueMessageIDs, d.attempts)
+	if d := c.dispatched; len(d.ids) > 0 {
+		b.Queue(s.sql.dispatched, d.ids, d.queueMessageIDs, d.attempts, d.duplicates)
 	}
-	if d := rows.dead; len(d.ids) > 0 {
+	if d := c.dead; len(d.ids) > 0 {
 		b.Queue(s.sql.dead, d.ids, d.reasons, d.attempts, d.statuses, d.codes, d.texts, d.requestIDs)
 	}
-	if len(rows.undefer) > 0 {
-		b.Queue(s.sql.undefer, rows.undefer)
+	if d := c.deferred; len(d.ids) > 0 {
+		b.Queue(s.sql.deferred, d.ids, d.xids, d.queues, d.orderingKeys, d.reasons, d.attempts, d.charged,
+			d.notBefore, d.statuses, d.texts, d.unknownSince)
+	}
+	if d := c.postponed; len(d.ids) > 0 {
+		b.Queue(s.sql.postponed, d.ids, d.reasons, d.attempts, d.charged, d.notBefore, d.statuses, d.texts, d.unknownSince)
+	}
+	if d := c.requeued; len(d.ids) > 0 {
+		b.Queue(s.sql.requeued, d.ids, d.orderingKeys)
+	}
+	if len(c.undefer) > 0 {
+		b.Queue(s.sql.undefer, c.undefer)
 	}
 	return conn.SendBatch(ctx, b).Close()
 }

@@ -46,12 +46,7 @@ func (s *session) settle(w *worker, m *message, receipt Receipt, err error) (nex
 		failure = asPublishError(err)
 		s.logFailure(m, failure)
 	}
-	done, next := s.router.finish(time.Now(), w, m, failure)
-	if done != nil {
-		done.receipt = receipt
-		s.writer.put(done)
-	}
-	return next
+	return s.router.finish(time.Now(), w, m, receipt, failure)
 }
 
 func (s *session) logFailure(m *message, failure *PublishError) {

@@ -1,0 +1,136 @@
+package relay
+
+import (
+	"strconv"
+	"time"
+)
+
+// columns holds a mixed batch as arrays, one per column.
+type columns struct {
+	dispatched struct {
+		ids             []int64
+		queueMessageIDs []*string
+		attempts        []int32
+		duplicates      []bool
+	}
+	dead struct {
+		ids        []int64
+		reasons    []string
+		attempts   []int32
+		statuses   []*int32
+		codes      []*string
+		texts      []*string
+		requestIDs []*string
+	}
+	deferred waits
+	// postponed are rows of deferred that change.
+	postponed waits
+	requeued  struct {
+		ids          []int64
+		orderingKeys []string
+	}
+	undefer []int64 // messages that leave the table deferred
+}
+
+// waits are the columns of deferred.
+type waits struct {
+	ids          []int64
+	xids         []*string
+	queues       []string
+	orderingKeys []*string
+	reasons      []string
+	attempts     []int32
+	charged      []int32
+	notBefore    []*time.Time
+	statuses     []*int32
+	texts        []*string
+	unknownSince []*time.Time
+}
+
+func columnsOf(batch []*outcome) *columns {
+	c := &columns{}
+	for _, o := range batch {
+		c.add(o)
+	}
+	return c
+}
+
+func (c *columns) add(o *outcome) {
+	id, attempts := o.row().ID, int32(o.message.attempts)
+	switch o.state {
+	case dispatched:
+		d := &c.dispatched
+		d.ids = append(d.ids, id)
+		d.queueMessageIDs = append(d.queueMessageIDs, orNull(o.receipt.QueueMessageID))
+		d.attempts = append(d.attempts, attempts)
+		d.duplicates = append(d.duplicates, o.duplicate)
+	case dead:
+		d, f := &c.dead, o.failure
+		d.ids = append(d.ids, id)
+		d.reasons = append(d.reasons, o.reason)
+		d.attempts = append(d.attempts, attempts)
+		d.statuses = append(d.statuses, f.status())
+		d.codes = append(d.codes, orNull(storable(f.Code)))
+		d.texts = append(d.texts, f.text())
+		d.requestIDs = append(d.requestIDs, orNull(storable(f.RequestID)))
+	case deferred:
+		c.deferred.add(o)
+	case postponed:
+		c.postponed.add(o)
+	case requeued:
+		c.requeued.ids = append(c.requeued.ids, id)
+		c.requeued.orderingKeys = append(c.requeued.orderingKeys, o.row().OrderingKey)
+	case withdrawn:
+	}
+	if leaves := o.state == dispatched || o.state == dead || o.state == withdrawn; leaves && o.message.cached {
+		c.undefer = append(c.undefer, id)
+	}
+}
+
+func (w *waits) add(o *outcome) {
+	m := o.message
+	orderingKey := orNull(m.row.OrderingKey)
+	if o.reason == reasonScheduled {
+		orderingKey = nil // takes its place in its lane when its time has come
+	}
+	w.ids = append(w.ids, m.row.ID)
+	w.xids = append(w.xids, xid8(m.row.XID))
+	w.queues = append(w.queues, m.row.Queue)
+	w.orderingKeys = append(w.orderingKeys, orderingKey)
+	w.reasons = append(w.reasons, o.reason)
+	w.attempts = append(w.attempts, int32(m.attempts))
+	w.charged = append(w.charged, int32(m.charged))
+	w.notBefore = append(w.notBefore, orNullTime(o.notBefore))
+	w.statuses = append(w.statuses, o.failure.status())
+	w.texts = append(w.texts, o.failure.text())
+	w.unknownSince = append(w.unknownSince, orNullTime(m.unknownAt))
+}
+
+func (e *PublishError) status() *int32 {
+	if e == nil {
+		return nil
+	}
+	return orNull(int32(e.Status))
+}
+
+func (e *PublishError) text() *string {
+	if e == nil {
+		return nil
+	}
+	return orNull(storable(e.Error()))
+}
+
+func xid8(xid uint64) *string {
+	if xid == 0 {
+		return nil
+	}
+	text := strconv.FormatUint(xid, 10)
+	return &text
+}
+
+func orNullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,121 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outbox-relay/outbox-relay/outbox"
+)
+
+// deferredRow is one row of deferred with its message.
+type deferredRow struct {
+	position    int64
+	queue       string
+	orderingKey string
+	attempts    int
+	charged     int
+	notBefore   time.Time // zero: with its queue or lane
+	unknownAt   time.Time
+	row         outbox.Row
+	missing     bool // the application deleted the message
+	unseen      bool // the message is not visible yet
+
+	carried *outcome // what an earlier session of this process could not write
+}
+
+// reconcile defers every message that has no outcome, in id order, and returns
+// how many. It runs after a slot was made: what was committed before it, the
+// stream will never show.
+func (s *store) reconcile(ctx context.Context, epoch int64) (found int64, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		b := &pgx.Batch{}
+		b.Queue(s.sql.reconcile)
+		b.Queue(s.sql.reconciled, s.slot, epoch)
+		results := conn.SendBatch(ctx, b)
+		tag, err := results.Exec()
+		if err != nil {
+			_ = results.Close()
+			return err
+		}
+		found = tag.RowsAffected()
+		return results.Close()
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reconcile: %w", err)
+	}
+	return found, nil
+}
+
+// deferred returns the rows that a job asks for.
+func (s *store) deferred(ctx context.Context, j job) (chunk []deferredRow, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		rows, err := s.query(ctx, conn, j)
+		if err != nil {
+			return err
+		}
+		chunk, err = pgx.CollectRows(rows, scanDeferred)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read deferred messages: %w", err)
+	}
+	return chunk, nil
+}
+
+func (s *store) query(ctx context.Context, conn *pgx.Conn, j job) (pgx.Rows, error) {
+	switch h := j.hold; {
+	case h == nil:
+		return conn.Query(ctx, s.sql.due, j.heldQueues, j.limit)
+	case h.lane == nil:
+		return conn.Query(ctx, s.sql.queueChunk, h.queue.name, j.after, j.limit)
+	default:
+		return conn.Query(ctx, s.sql.laneChunk, h.queue.name, h.lane.key.orderingKey, j.after, j.limit)
+	}
+}
+
+// deferredQueues are the queues that have rows in deferred.
+func (s *store) deferredQueues(ctx context.Context) (names []string, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, s.sql.queues)
+		if err != nil {
+			return err
+		}
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return names, err
+}
+
+// horizon is the highest id that has an outcome or is deferred, 0 without any.
+func (s *store) horizon(ctx context.Context) (id int64, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, s.sql.horizon).Scan(&id)
+	})
+	return id, err
+}
+
+func scanDeferred(rows pgx.CollectableRow) (d deferredRow, err error) {
+	var found, past bool
+	var notBefore, unknownAt, createdAt pgtype.Timestamptz
+	m := &d.row
+	err = rows.Scan(&d.position, &m.ID, &d.queue, &d.orderingKey, &d.attempts, &d.charged, &notBefore, &unknownAt,
+		&found, &past, &m.Key, &m.Queue, &m.OrderingKey, &m.Payload, &m.Headers, &m.DelaySeconds, &m.Priority, &createdAt)
+	d.missing, d.unseen = !found && past, !found && !past
+	d.notBefore, d.unknownAt, m.CreatedAt = finite(notBefore), finite(unknownAt), finite(createdAt)
+	if d.missing {
+		m.Queue, m.OrderingKey = d.queue, d.orderingKey
+	}
+	return d, err
+}
+
+// finite is the zero time for null and infinity.
+func finite(t pgtype.Timestamptz) time.Time {
+	if !t.Valid || t.InfinityModifier != pgtype.Finite {
+		return time.Time{}
+	}
+	return t.Time
+}

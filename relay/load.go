@@ -1,0 +1,339 @@
+package relay
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// How rows of the table deferred come back into memory. One goroutine asks the
+// router what to load, reads it, and gives it to the router; one load at a time.
+
+const (
+	queueChunk = 1000 // rows of a queue that are read at once
+	laneChunk  = 100  // of a lane
+	probeChunk = 20   // of a queue that may not be back yet
+	dueChunk   = 500  // rows whose time has come
+	// duePoll is how often rows are looked for whose time has come: also those
+	// that somebody else put there.
+	duePoll = time.Second
+	// unseenPause is the wait before a row is read again whose message is not
+	// visible yet.
+	unseenPause = 20 * time.Millisecond
+)
+
+// job is one thing to load.
+type job struct {
+	hold       *hold // nil: rows whose time has come
+	generation int
+	after      int64
+	limit      int
+	final      bool     // no deferral of the scope was on its way when the job was made
+	heldQueues []string // for rows whose time has come: these wait for their queue
+}
+
+// nextJob returns what to load now, if there is something.
+func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.gone)
+	if r.stopped || len(r.cache) >= r.cfg.WindowMessages {
+		return job{}, false
+	}
+	r.startDraining(now)
+	for h := range r.draining {
+		if r.wantsMore(now, h) {
+			h.loading = true
+			return job{
+				hold: h, generation: h.generation, after: h.cursor, limit: r.chunkOf(h),
+				final: h.state == closing && h.pending == 0,
+			}, true
+		}
+	}
+	if !poll {
+		return job{}, false
+	}
+	j := job{limit: dueChunk, heldQueues: []string{}}
+	for name, q := range r.queues {
+		if q.hold != nil || !r.sendable(now, q) {
+			j.heldQueues = append(j.heldQueues, name)
+		}
+	}
+	return j, true
+}
+
+// startDraining lets held queues drain to which something may be sent, if only
+// a probe, and the lanes that had to stop with their queue.
+func (r *router) startDraining(now time.Time) {
+	for _, q := range r.queues {
+		if q.hold != nil && q.hold.state == held && r.sendable(now, q) {
+			r.drain(q.hold)
+		}
+	}
+	for h := range r.parked {
+		if h.queue.hold == nil && r.sendable(now, h.queue) {
+			r.drain(h)
+		}
+	}
+}
+
+func (r *router) drain(h *hold) {
+	h.state = draining
+	r.draining[h] = true
+	delete(r.parked, h)
+}
+
+func (r *router) sendable(now time.Time, q *queue) bool {
+	return !q.settings.Paused && r.endpoint.permits(now) && q.gate.permits(now)
+}
+
+func (r *router) wantsMore(now time.Time, h *hold) bool {
+	if h.loading || h.cached >= r.chunkOf(h)/2 || !r.sendable(now, h.queue) {
+		return false
+	}
+	if h.lane != nil && (h.queue.hold != nil || h.lane.busy()) {
+		return false // these come first
+	}
+	return h.state == draining || h.pending == 0
+}
+
+func (r *router) chunkOf(h *hold) int {
+	switch {
+	case r.endpoint.closed || h.queue.gate.closed:
+		return probeChunk
+	case h.lane != nil:
+		return laneChunk
+	}
+	return queueChunk
+}
+
+// loaded takes in what a job has read. It reports whether it met a row whose
+// message is not visible yet.
+func (r *router) loaded(now time.Time, j job, rows []deferredRow) (unseen bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if j.hold == nil {
+		for i := range rows {
+			r.takeDue(now, &rows[i])
+		}
+		return false
+	}
+	h := j.hold
+	if h.generation != j.generation {
+		return false
+	}
+	h.loading = false
+	for i := range rows {
+		d := &rows[i]
+		if d.unseen {
+			return true
+		}
+		if h.lane != nil && r.tooEarly(now, d) {
+			// What is before it goes out; then the lane waits for it.
+			if h.cached == 0 {
+				r.rehold(h)
+			}
+			return false
+		}
+		r.takeCached(now, h, d)
+		h.cursor = d.position
+	}
+	switch {
+	case len(rows) == j.limit:
+	case h.state == draining:
+		h.state = closing
+	case j.final:
+		r.end(now, h)
+	}
+	return false
+}
+
+// tooEarly reports whether a row of a lane, and what is behind it, has to wait:
+// until its time, or until it is written that its last attempt failed.
+func (r *router) tooEarly(now time.Time, d *deferredRow) bool {
+	m := r.cache[d.row.ID]
+	return d.notBefore.After(now) || m != nil && m.postponed
+}
+
+// takeCached takes in a row of a draining scope.
+func (r *router) takeCached(now time.Time, h *hold, d *deferredRow) {
+	if r.cache[d.row.ID] != nil || r.gone[d.row.ID] {
+		return
+	}
+	if h.lane == nil && d.row.OrderingKey != "" {
+		key := laneKey{h.queue.name, d.row.OrderingKey}
+		l := r.lanes[key]
+		if l != nil && l.hold != nil {
+			return // waits for its lane
+		}
+		if d.notBefore.After(now) {
+			if l == nil {
+				l = &lane{key: key}
+				r.lanes[key] = l
+			}
+			l.hold = &hold{queue: h.queue, lane: l}
+			r.joinLane(l)
+			return
+		}
+	}
+	if d.notBefore.After(now) && h.lane == nil {
+		return // comes when its time has come
+	}
+	r.intoMemory(now, h, d)
+}
+
+// takeDue takes in a row whose time has come.
+func (r *router) takeDue(now time.Time, d *deferredRow) {
+	if r.cache[d.row.ID] != nil || r.gone[d.row.ID] || d.unseen {
+		return
+	}
+	q := r.queueOf(d.queue)
+	if q.hold != nil {
+		return
+	}
+	if d.orderingKey == "" && !d.missing && d.row.OrderingKey != "" {
+		r.takeScheduled(now, q, d)
+		return
+	}
+	if d.orderingKey == "" {
+		r.intoMemory(now, nil, d)
+		return
+	}
+	key := laneKey{q.name, d.orderingKey}
+	l := r.lanes[key]
+	if l == nil {
+		l = &lane{key: key}
+		r.lanes[key] = l
+	}
+	if l.hold == nil {
+		l.hold = &hold{queue: q, lane: l}
+	}
+	if l.hold.state != held {
+		return
+	}
+	r.drain(l.hold)
+	if l.busy() {
+		// Somebody put a row into the table while the lane was live. What is in
+		// memory goes first, the row next, and what comes now waits for both.
+		l.hold.state = closing
+	}
+	signal(r.load)
+}
+
+// takeScheduled gives a message of an ordering key that was scheduled its
+// place: the one that it would have if it had been committed now.
+func (r *router) takeScheduled(now time.Time, q *queue, d *deferredRow) {
+	l := r.lanes[laneKey{q.name, d.row.OrderingKey}]
+	if l == nil || l.hold == nil {
+		r.intoMemory(now, nil, d)
+		return
+	}
+	m := r.cacheMessage(now, nil, d)
+	m.queue.inMemory--
+	l.hold.pending++
+	r.emit(&outcome{message: m, state: requeued, hold: l.hold, reason: reasonHeld})
+}
+
+// cacheMessage makes a message of a row.
+func (r *router) cacheMessage(now time.Time, h *hold, d *deferredRow) *message {
+	m := &message{
+		row: &d.row, cached: true, taken: now, queue: r.queueOf(d.queue), hold: h,
+		attempts: d.attempts, charged: d.charged, unknownAt: d.unknownAt,
+	}
+	m.queue.inMemory++
+	r.cache[d.row.ID] = m
+	if h != nil {
+		h.cached++
+	}
+	return m
+}
+
+// intoMemory lets the message of a row go out.
+func (r *router) intoMemory(now time.Time, h *hold, d *deferredRow) {
+	m := r.cacheMessage(now, h, d)
+	switch {
+	case d.missing:
+		m.queue.inMemory--
+		r.emit(&outcome{message: m, state: withdrawn})
+	case d.carried != nil:
+		m.queue.inMemory--
+		r.emit(&outcome{message: m, state: dispatched, receipt: d.carried.receipt})
+	default:
+		r.enqueue(now, m)
+	}
+}
+
+// holdQueues says which queues have rows in the table when the session begins.
+func (r *router) holdQueues(names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		q := r.queueOf(name)
+		if q.hold == nil {
+			q.hold = &hold{queue: q}
+		}
+	}
+	signal(r.load)
+}
+
+// loadAll loads whatever the router wants until ctx ends.
+func (s *session) loadAll(ctx context.Context) error {
+	poll := time.NewTicker(duePoll)
+	defer poll.Stop()
+	due := true
+	for {
+		j, ok := s.router.nextJob(time.Now(), due)
+		if !ok {
+			select {
+			case <-s.router.load:
+			case <-poll.C:
+				due = true
+			case <-ctx.Done():
+				return nil
+			}
+			continue
+		}
+		if j.hold == nil {
+			due = false
+		}
+		if err := s.loadOne(ctx, j); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) loadOne(ctx context.Context, j job) error {
+	var rows []deferredRow
+	err := s.relay.retry(ctx, func() (err error) {
+		rows, err = s.relay.loading.deferred(ctx, j)
+		return err
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	for i := range rows {
+		if earlier := s.relay.takeCarried(rows[i].row.ID); earlier != nil {
+			rows[i].carried = earlier
+		}
+	}
+	if s.router.loaded(time.Now(), j, rows) {
+		sleep(ctx, unseenPause)
+	}
+	if len(rows) > 0 {
+		s.log.Debug("deferred messages loaded", zap.Int(keyMessages, len(rows)))
+	}
+	return nil
+}
+
+// queueNames are the queues that the router knows, sorted.
+func (r *router) queueNames() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.queues))
+}

@@ -1,0 +1,325 @@
+package relay
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"pgregory.net/rapid"
+
+	"github.com/outbox-relay/outbox-relay/outbox"
+)
+
+// world is a router between a stream, a queue and a table that the test plays:
+// outcomes become durable late and in batches, chunks of the table are as old as
+// the moment when they were asked for, and requests end in any order.
+type world struct {
+	t *rapid.T
+	*router
+	now      time.Time
+	next     uint64
+	flying   []*message
+	written  []*outcome // handed to the writer, not durable
+	table    []tableRow
+	position int64
+	job      *job
+	snapshot []tableRow
+
+	ended    map[int64]int  // messages with an outcome that is the last one
+	dead     []outbox.Row   // dead letters
+	redriven map[int64]bool // those that came back: order is not theirs
+	trace    []string
+	accepted map[laneKey][]int64
+	inLane   map[laneKey]int
+}
+
+// tableRow is a row of deferred.
+type tableRow struct{ deferredRow }
+
+func newWorld(t *rapid.T, cfg Config) *world {
+	w := &world{t: t, now: epoch, ended: map[int64]int{}, redriven: map[int64]bool{}, accepted: map[laneKey][]int64{}, inLane: map[laneKey]int{}}
+	w.router = newRouter(cfg, zap.NewNop(), func(o *outcome) {
+		w.note("emit %d of %s/%s: state %d %s", o.row().ID, o.row().Queue, o.row().OrderingKey, o.state, o.reason)
+		w.written = append(w.written, o)
+	})
+	return w
+}
+
+func (w *world) commit(queue, orderingKey string) {
+	w.next++
+	w.note("commit %d to %s/%s", w.next, queue, orderingKey)
+	w.add(w.now, []message{{number: w.next, row: &outbox.Row{ID: int64(w.next), Queue: queue, OrderingKey: orderingKey}}})
+}
+
+func (w *world) send() bool {
+	m := w.take(w.now, &worker{wake: make(chan struct{}, 1)})
+	w.idle = nil
+	if m == nil {
+		return false
+	}
+	key := laneKey{m.row.Queue, m.row.OrderingKey}
+	w.inLane[key]++
+	if m.row.OrderingKey != "" && w.inLane[key] > 1 {
+		w.t.Fatalf("two messages of lane %v are in flight", key)
+	}
+	if w.ended[m.row.ID] > 0 && !w.redriven[m.row.ID] {
+		w.t.Fatalf("message %d is sent again after its outcome", m.row.ID)
+	}
+	w.note("send %d of %s/%s, cached %t", m.row.ID, m.row.Queue, m.row.OrderingKey, m.cached)
+	w.flying = append(w.flying, m)
+	return true
+}
+
+func (w *world) comeBack(i int, failure *PublishError) {
+	m := w.flying[i]
+	w.flying = slices.Delete(w.flying, i, i+1)
+	w.note("back %d of %s/%s: %v", m.row.ID, m.row.Queue, m.row.OrderingKey, failure)
+	key := laneKey{m.row.Queue, m.row.OrderingKey}
+	w.inLane[key]--
+	if failure == nil && m.row.OrderingKey != "" && !w.redriven[m.row.ID] {
+		if before := w.accepted[key]; len(before) > 0 && before[len(before)-1] > m.row.ID {
+			w.dump()
+			w.t.Fatalf("lane %v: %d was accepted after %d", key, m.row.ID, before[len(before)-1])
+		}
+		w.accepted[key] = append(w.accepted[key], m.row.ID)
+	}
+	stopped := w.stopped
+	w.stopped = true
+	w.finish(w.now, &worker{wake: make(chan struct{}, 1)}, m, Receipt{}, failure)
+	w.stopped, w.idle = stopped, nil
+}
+
+// write makes the first n outcomes durable.
+func (w *world) write(n int) {
+	batch := w.written[:n]
+	w.written = w.written[n:]
+	for _, o := range batch {
+		w.apply(o)
+	}
+	w.resolved(batch)
+}
+
+func (w *world) apply(o *outcome) {
+	id := o.row().ID
+	w.note("durable %d of %s/%s: state %d %s, cached %t", id, o.row().Queue, o.row().OrderingKey, o.state, o.reason, o.message.cached)
+	at := slices.IndexFunc(w.table, func(r tableRow) bool { return r.row.ID == id })
+	switch o.state {
+	case deferred:
+		w.position++
+		w.table = append(w.table, tableRow{deferredRow: deferredRow{
+			position: w.position, queue: o.row().Queue, orderingKey: o.row().OrderingKey,
+			attempts: o.message.attempts, notBefore: o.notBefore, row: *o.row(),
+		}})
+	case postponed:
+		if at < 0 {
+			w.t.Fatalf("message %d is postponed and not in the table", id)
+		}
+		w.table[at].notBefore, w.table[at].attempts = o.notBefore, o.message.attempts
+	default:
+		w.ended[id]++
+		if o.state == dead && !w.redriven[id] {
+			w.dead = append(w.dead, *o.row())
+		}
+		if at >= 0 {
+			w.table = slices.Delete(w.table, at, at+1)
+		} else if o.message.cached {
+			w.t.Fatalf("message %d came from the table and is not in it", id)
+		}
+	}
+}
+
+// redrive puts a dead letter back, as an operator does: a row that the router
+// knows nothing of.
+func (w *world) redrive(i int) {
+	row := w.dead[i]
+	w.dead = slices.Delete(w.dead, i, i+1)
+	w.redriven[row.ID] = true
+	w.ended[row.ID] = 0
+	w.position++
+	w.note("redrive %d of %s/%s", row.ID, row.Queue, row.OrderingKey)
+	w.table = append(w.table, tableRow{deferredRow: deferredRow{
+		position: w.position, queue: row.Queue, orderingKey: row.OrderingKey, notBefore: w.now, row: row,
+	}})
+}
+
+// ask starts a load, as of now.
+func (w *world) ask() {
+	if w.job != nil {
+		return
+	}
+	j, ok := w.nextJob(w.now, true)
+	if !ok {
+		return
+	}
+	w.job, w.snapshot = &j, w.query(j)
+	w.note("ask %s", w.describe(j))
+}
+
+func (w *world) query(j job) []tableRow {
+	var rows []tableRow
+	for _, row := range w.table {
+		var match bool
+		switch h := j.hold; {
+		case h == nil:
+			match = !row.notBefore.IsZero() && !row.notBefore.After(w.now) && !slices.Contains(j.heldQueues, row.queue)
+		case h.lane == nil:
+			match = row.queue == h.queue.name && row.position > j.after
+		default:
+			match = row.queue == h.queue.name && row.orderingKey == h.lane.key.orderingKey && row.position > j.after
+		}
+		if match {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b tableRow) int { return cmp.Compare(a.position, b.position) })
+	return rows[:min(len(rows), j.limit)]
+}
+
+// get ends the load.
+func (w *world) get() {
+	if w.job == nil {
+		return
+	}
+	rows := make([]deferredRow, len(w.snapshot))
+	for i := range rows {
+		rows[i] = w.snapshot[i].deferredRow
+	}
+	var ids []int64
+	for _, row := range rows {
+		ids = append(ids, row.row.ID)
+	}
+	w.note("get %v for %s", ids, w.describe(*w.job))
+	w.loaded(w.now, *w.job, rows)
+	w.job = nil
+}
+
+func (w *world) note(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
+
+func (w *world) describe(j job) string {
+	if j.hold == nil {
+		return "due"
+	}
+	if j.hold.lane == nil {
+		return fmt.Sprintf("queue %s state %d after %d final %t", j.hold.queue.name, j.hold.state, j.after, j.final)
+	}
+	return fmt.Sprintf("lane %v state %d after %d final %t", j.hold.lane.key, j.hold.state, j.after, j.final)
+}
+
+func (w *world) pass(d time.Duration) {
+	w.note("pass %s", d)
+	w.now = w.now.Add(d)
+	w.tick(w.now)
+}
+
+// TestPromise6_OrderPerOrderingKey: whatever the queue answers, in whatever order
+// requests end, and however late the table follows, the first acceptances of an
+// ordering key are in commit order, one request of a lane is in flight at a time,
+// nothing is sent after its outcome, and nothing is left behind.
+func TestPromise6_OrderPerOrderingKey(t *testing.T) {
+	classes := []Class{UnknownOutcome, Transient, Transient, Transient, RateLimited, EndpointClosed, QueueClosed, Conflict, Refused}
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := testConfig()
+		cfg.DeferAfter, cfg.OverflowAfter, cfg.MaxAttempts = 2*time.Second, 3*time.Second, 50
+		w := newWorld(t, cfg)
+		pick := func(name string, n int) int { return rapid.IntRange(0, n-1).Draw(t, name) }
+		t.Repeat(map[string]func(*rapid.T){
+			"commit": func(t *rapid.T) {
+				queue := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "queue")
+				w.commit(queue, rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "ordering key"))
+			},
+			"send": func(t *rapid.T) { w.send() },
+			"accept": func(t *rapid.T) {
+				if n := len(w.flying); n > 0 {
+					w.comeBack(pick("which", n), nil)
+				}
+			},
+			"fail": func(t *rapid.T) {
+				if n := len(w.flying); n > 0 {
+					w.comeBack(pick("which", n), failed(rapid.SampledFrom(classes).Draw(t, "class")))
+				}
+			},
+			"write": func(t *rapid.T) {
+				if n := len(w.written); n > 0 {
+					w.write(pick("how many", n) + 1)
+				}
+			},
+			"redrive": func(t *rapid.T) {
+				if n := len(w.dead); n > 0 {
+					w.redrive(pick("which", n))
+				}
+			},
+			"ask": func(t *rapid.T) { w.ask() },
+			"get": func(t *rapid.T) { w.get() },
+			"pass": func(t *rapid.T) {
+				w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"pause": func(t *rapid.T) {
+				w.router.apply(w.now, map[string]Settings{"x": {Paused: rapid.Bool().Draw(t, "paused")}})
+			},
+		})
+		w.router.apply(w.now, nil)
+		w.settle()
+		for id := range int64(w.next) {
+			if w.ended[id+1] != 1 {
+				w.dump()
+				t.Fatalf("message %d has %d outcomes, want 1", id+1, w.ended[id+1])
+			}
+		}
+		if len(w.table) > 0 || len(w.cache) > 0 || len(w.lanes) > 0 || w.messages != 0 || w.bytes != 0 || len(w.draining) > 0 {
+			t.Fatalf("left behind: %d rows, %d cached, %d lanes, %d messages and %d bytes in the window, %d draining",
+				len(w.table), len(w.cache), len(w.lanes), w.messages, w.bytes, len(w.draining))
+		}
+		for name, q := range w.queues {
+			if q.hold != nil || q.inMemory != 0 || q.inFlight != 0 {
+				t.Fatalf("queue %s: hold %+v, %d in memory, %d in flight", name, q.hold, q.inMemory, q.inFlight)
+			}
+		}
+	})
+}
+
+// settle lets everything succeed until nothing moves any more.
+func (w *world) settle() {
+	for range 20 * (int(w.next) + 20) {
+		w.get()
+		w.ask()
+		w.get()
+		for w.send() {
+		}
+		for len(w.flying) > 0 {
+			w.comeBack(0, nil)
+		}
+		w.write(len(w.written))
+		w.pass(20 * time.Second)
+	}
+}
+
+// dump logs what a failure needs.
+func (w *world) dump() {
+	for _, line := range w.trace {
+		println(line)
+	}
+	w.t.Logf("endpoint %+v, now %s, %d in ring, %d delayed, %d flying, %d written, job %+v", w.endpoint, w.now, len(w.ring), len(w.delayed), len(w.flying), len(w.written), w.job)
+	for name, q := range w.queues {
+		w.t.Logf("queue %s: %+v", name, *q)
+		if q.hold != nil {
+			w.t.Logf("  hold %+v", *q.hold)
+		}
+	}
+	for key, l := range w.lanes {
+		w.t.Logf("lane %v: head %+v, %d waiting", key, l.head, l.waiting.n)
+		if l.hold != nil {
+			w.t.Logf("  hold %+v", *l.hold)
+		}
+	}
+	for _, row := range w.table {
+		w.t.Logf("row %+v", row)
+	}
+	for id, m := range w.cache {
+		w.t.Logf("cached %d: %+v", id, *m)
+	}
+}

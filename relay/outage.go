@@ -1,0 +1,197 @@
+package relay
+
+import (
+	"container/heap"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// What the router does when sending stops and when it works again.
+
+// gotThrough opens the gates before an endpoint and a queue that answered.
+func (r *router) gotThrough(now time.Time, m *message) {
+	m.queue.successes++
+	if m.queue.gate.success(m.probesQueue) {
+		r.log.Info("queue is back", zap.String(keyQueue, m.queue.name))
+		r.resume(now, m.queue)
+	}
+	if r.endpoint.success(m.probesEndpoint) {
+		r.log.Info("endpoint is back")
+		r.resume(now, nil)
+	}
+}
+
+// resume lets messages go that were delayed because of an outage, of one queue
+// or of all: what kept them is over.
+func (r *router) resume(now time.Time, q *queue) {
+	for _, m := range r.delayed {
+		if m.outage && (q == nil || m.queue == q) {
+			m.due = now
+		}
+	}
+	heap.Init(&r.delayed)
+	r.wakeDue(now)
+	for _, q := range r.queues {
+		r.list(q)
+	}
+	r.wakeOne()
+	signal(r.load)
+}
+
+// failed closes the gate that an outage-class failure calls for.
+func (r *router) failed(now time.Time, m *message, failure *PublishError) {
+	m.queue.gate.leave(m.probesQueue)
+	r.endpoint.leave(m.probesEndpoint)
+	if failure.Class == QueueClosed {
+		// The endpoint answered; only this queue is closed.
+		if r.endpoint.success(m.probesEndpoint) {
+			r.log.Info("endpoint is back")
+			r.resume(now, nil)
+		}
+		r.closeGate(now, &m.queue.gate, m.probesQueue, failure, zap.String(keyQueue, m.queue.name))
+		return
+	}
+	r.endpoint.strikes++
+	if failure.Class.guessed() && r.endpoint.strikes < r.cfg.BreakerFailures && !m.probesEndpoint {
+		return
+	}
+	r.closeGate(now, &r.endpoint, m.probesEndpoint, failure)
+}
+
+// closeGate closes a gate, or keeps it closed after a failed probe. A failure of
+// a request that left before the gate closed moves nothing but a pause that the
+// queue asked for.
+func (r *router) closeGate(now time.Time, g *gate, probe bool, failure *PublishError, where ...zap.Field) {
+	if g.closed && !probe && failure.RetryAfter == 0 {
+		return
+	}
+	if !g.closed || probe {
+		g.failures++
+	}
+	wait := backoff(g.failures, r.cfg.ProbeMin, r.cfg.ProbeMax)
+	if failure.RetryAfter > 0 {
+		wait = max(pause(failure.RetryAfter), r.cfg.ProbeMin/2)
+	}
+	if g.close(now, failure.Class, wait) {
+		r.log.Warn("sending paused", append(where,
+			zap.Stringer(keyReason, failure.Class), zap.Int(keyStatus, failure.Status),
+			zap.Duration("wait", wait), zap.Error(failure))...)
+	}
+	signal(r.alarm)
+}
+
+// tick does what has become due and returns when the next thing will.
+func (r *router) tick(now time.Time) (next time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wakeDue(now)
+	r.holdDue(now)
+	r.openDue(now)
+	return r.nextDue(now)
+}
+
+func (r *router) wakeDue(now time.Time) {
+	for len(r.delayed) > 0 && !r.delayed[0].due.After(now) {
+		m := heap.Pop(&r.delayed).(*message)
+		m.outage = false
+		r.ready(m)
+	}
+}
+
+func (r *router) undelay(m *message) { heap.Remove(&r.delayed, m.heap) }
+
+// holdDue sends queues into the table to which nothing can be sent, or not as
+// fast as messages come: the slot must not wait for them.
+func (r *router) holdDue(now time.Time) {
+	for _, q := range r.queues {
+		shut := r.shut(now, q)
+		switch {
+		case q.hold != nil && shut && q.hold.state != held && !r.sendable(now, q):
+			r.reholdQueue(q)
+		case q.hold == nil && shut && q.inMemory > q.inFlight:
+			r.holdQueue(q, "sending is paused")
+		case q.hold == nil && !q.ready.empty() && now.Sub(q.ready.head.taken) >= r.cfg.OverflowAfter:
+			r.holdQueue(q, "slower than its messages come")
+		}
+	}
+}
+
+// openDue brings a probe on its way for each gate whose time has come. Where
+// every message of a closed gate is delayed, the one that is due first goes: a
+// queue that is back must not wait for the longest backoff.
+func (r *router) openDue(now time.Time) {
+	if r.endpoint.closed && r.endpoint.permits(now) {
+		if !r.anyReady() {
+			r.hurry(nil)
+		}
+		for _, q := range r.queues {
+			r.list(q)
+		}
+		r.wakeOne()
+		signal(r.load)
+	}
+	for _, q := range r.queues {
+		if !q.gate.closed || !q.gate.permits(now) {
+			continue
+		}
+		if q.ready.empty() {
+			r.hurry(q)
+		}
+		r.list(q)
+		r.wakeOne()
+		signal(r.load)
+	}
+}
+
+func (r *router) anyReady() bool {
+	for _, q := range r.queues {
+		if !q.ready.empty() {
+			return true
+		}
+	}
+	return false
+}
+
+// hurry makes the message ready that is due first among those which wait for
+// q, or for any queue.
+func (r *router) hurry(q *queue) {
+	var first *message
+	for _, m := range r.delayed {
+		if m.outage && (q == nil || m.queue == q) && (first == nil || m.due.Before(first.due)) {
+			first = m
+		}
+	}
+	if first == nil {
+		return
+	}
+	r.undelay(first)
+	first.outage = false
+	r.ready(first)
+}
+
+func (r *router) nextDue(now time.Time) (next time.Time, ok bool) {
+	sooner := func(t time.Time) {
+		if t.After(now) && (!ok || t.Before(next)) {
+			next, ok = t, true
+		}
+	}
+	if len(r.delayed) > 0 {
+		sooner(r.delayed[0].due)
+	}
+	r.sooner(&r.endpoint, sooner)
+	for _, q := range r.queues {
+		r.sooner(&q.gate, sooner)
+		if q.hold == nil && !q.ready.empty() {
+			sooner(q.ready.head.taken.Add(r.cfg.OverflowAfter))
+		}
+	}
+	return next, ok
+}
+
+func (r *router) sooner(g *gate, sooner func(time.Time)) {
+	if g.closed {
+		sooner(g.until)
+		sooner(g.since.Add(r.cfg.DeferAfter))
+	}
+}
