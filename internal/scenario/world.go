@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -305,5 +306,15 @@ func (r *Relay) Alive() error {
 		return fmt.Errorf("the relay ended: %w", r.err)
 	default:
 		return nil
+	}
+}
+
+// Forget takes keys out of what is expected to arrive.
+func (w *World) Forget(keys ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.committed = slices.DeleteFunc(w.committed, func(m Message) bool { return slices.Contains(keys, m.Key) })
+	for _, key := range keys {
+		w.aborted[key] = true
 	}
 }
