@@ -13,12 +13,24 @@ import (
 
 const program = "cmd/outbox-relay"
 
-// built is the program that this process has built.
-var built = sync.OnceValues(build)
+// What this process has built.
+var (
+	built = sync.OnceValues(func() (string, error) { return build(raceEnabled) })
+	plain = sync.OnceValues(func() (string, error) { return build(false) })
+)
 
 // Build returns the path of the built program. The first call builds it, with
 // the race detector if the caller has it.
 func Build() (string, error) { return built() }
+
+// BuildPlain is [Build] without the race detector, which takes several times
+// the memory: for tests that measure the program.
+func BuildPlain() (string, error) {
+	if !raceEnabled {
+		return built()
+	}
+	return plain()
+}
 
 // build writes the program below build/ in the module's root. Several test
 // binaries may do so at the same time, while others run the program: each
@@ -27,7 +39,7 @@ func Build() (string, error) { return built() }
 // The test cache remembers the time of a program that a test runs. One that is
 // built again but is the same stays where it is, or no test that runs it would
 // ever be cached.
-func build() (string, error) {
+func build(race bool) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -36,7 +48,7 @@ func build() (string, error) {
 		return "", err
 	}
 	name, flags := "outbox-relay", []string{"build", "-buildvcs=false"}
-	if raceEnabled {
+	if race {
 		name, flags = name+"-race", append(flags, "-race")
 	}
 	path := filepath.Join(root, "build", "relaybin", name)
