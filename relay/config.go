@@ -80,6 +80,14 @@ type Config struct {
 	// ProbeMax is the longest wait between two probes.
 	ProbeMax time.Duration `env:"PROBE_MAX, default=15s"`
 
+	// SweepInterval is how often the table is searched for messages that the
+	// stream did not show.
+	SweepInterval time.Duration `env:"SWEEP_INTERVAL, default=1m"`
+	// Retention is how long a message and its outcome are kept after it was
+	// dispatched; 0 keeps them for ever. Deferred messages and dead letters are
+	// never removed.
+	Retention time.Duration `env:"RETENTION, default=168h"`
+
 	// TrustWindow is how old the last word of the server may be when a request
 	// is sent. It must be shorter than the time after which the server gives
 	// the slot to another relay.
@@ -119,6 +127,8 @@ func (c *Config) Validate() error {
 	longer("KEY_WINDOW", c.KeyWindow, time.Second)
 	longer("PROBE_MIN", c.ProbeMin, time.Millisecond)
 	longer("PROBE_MAX", c.ProbeMax, c.ProbeMin)
+	longer("SWEEP_INTERVAL", c.SweepInterval, 100*time.Millisecond)
+	longer("RETENTION", c.Retention, 0)
 	longer("TRUST_WINDOW", c.TrustWindow, time.Second)
 	longer("DRAIN_TIMEOUT", c.DrainTimeout, 0)
 	return errors.Join(errs...)

@@ -19,6 +19,7 @@ type Relay struct {
 	writing   *store // outcomes
 	reading   *store // look-ups of the intake, so that they never wait behind a write
 	loading   *store // deferred messages, likewise
+	sweeping  *store // the sweep and retention, which may take their time
 
 	mu sync.Mutex
 	// carried are the outcomes that the last session could not write, by
@@ -37,6 +38,7 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 		writing:   newStore(database, cfg.Schema, cfg.Slot),
 		reading:   newStore(database, cfg.Schema, cfg.Slot),
 		loading:   newStore(database, cfg.Schema, cfg.Slot),
+		sweeping:  newStore(database, cfg.Schema, cfg.Slot),
 		carried:   map[int64]*outcome{},
 	}
 }
@@ -82,6 +84,7 @@ func (r *Relay) closeStores() {
 	r.writing.close(ctx)
 	r.reading.close(ctx)
 	r.loading.close(ctx)
+	r.sweeping.close(ctx)
 }
 
 // closeTimeout bounds what a stop waits for the server after the drain.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,8 @@ const patience = 30 * time.Second
 
 // fakeSource is a stream that the test writes.
 type fakeSource struct {
-	created bool
+	created  bool
+	position string
 
 	mu       sync.Mutex
 	opened   int
@@ -35,7 +37,7 @@ type fakeSource struct {
 }
 
 func newFakeSource() *fakeSource {
-	return &fakeSource{resolved: map[uint64]bool{}, batches: make(chan []outbox.Row), broken: make(chan error)}
+	return &fakeSource{resolved: map[uint64]bool{}, position: "0/1234", batches: make(chan []outbox.Row), broken: make(chan error)}
 }
 
 func (s *fakeSource) Open(ctx context.Context) error {
@@ -70,7 +72,7 @@ func (s *fakeSource) Resolve(numbers []uint64) {
 	}
 }
 
-func (s *fakeSource) Position() string { return "0/1234" }
+func (s *fakeSource) Position() string { return s.position }
 
 func (s *fakeSource) LastWord() time.Time {
 	s.mu.Lock()
@@ -157,7 +159,7 @@ func setup(t *testing.T) *bundle {
 		RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond, ConflictAttempts: 3,
 		BreakerFailures: 5, ProbeMin: time.Millisecond, ProbeMax: 10 * time.Millisecond,
 		DeferAfter: time.Hour, OverflowAfter: time.Hour, DeferMin: 10 * time.Millisecond, DeferMax: 50 * time.Millisecond,
-		MaxAttempts: 20, KeyWindow: time.Hour,
+		MaxAttempts: 20, KeyWindow: time.Hour, SweepInterval: time.Hour,
 		TrustWindow: time.Second, DrainTimeout: 300 * time.Millisecond,
 	}}
 }
@@ -523,5 +525,107 @@ func TestRelay_MissingRight_EndsWithTheReason(t *testing.T) {
 	}
 	if b.err == nil {
 		t.Fatal("no error")
+	}
+}
+
+const scheduledRow = `insert into outbox.deferred (message_id, queue, reason, not_before)
+	select id, queue, 'scheduled', now() from outbox.messages where key = 's'`
+
+// A scheduled message whose time comes while its lane is held takes its place at
+// the end of the lane.
+func TestRelay_ScheduledIntoAHeldLane(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.DeferAfter, b.cfg.DeferMin, b.cfg.DeferMax = 0, 1500*time.Millisecond, 1500*time.Millisecond
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, ordering_key, payload) values ('k1', 'q', 'o', '{}'), ('k2', 'q', 'o', '{}'), ('s', 'q', 'o', '{}')`)
+	queue := &accept{}
+	var failed atomic.Bool
+	b.start(publisherFunc(func(ctx context.Context, row *outbox.Row) (relay.Receipt, error) {
+		if row.ID == 1 && !failed.Swap(true) {
+			return relay.Receipt{}, &relay.PublishError{Class: relay.Transient, Status: 500}
+		}
+		return queue.Publish(ctx, row)
+	}))
+	b.source.batches <- rows(1, 2)
+	b.awaitCount(2, `select count(*) from outbox.deferred`)
+	b.exec(scheduledRow)
+	b.awaitCount(3, countDispatched)
+	if got, want := fmt.Sprint(queue.order), "[1 2 3]"; got != want {
+		t.Errorf("sent %s, want %s", got, want)
+	}
+}
+
+// Promise 4: what the stream does not show is found in the table, and what is
+// not committed yet is not passed over.
+func TestPromise4_SweepFindsWhatTheStreamDidNotShow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.SweepInterval = 100 * time.Millisecond
+	b.source.position = "FFFFFFFF/0" // everything that is written has been read
+	queue := &accept{}
+	b.start(queue)
+	b.awaitCount(1, `select count(*) from outbox.relays where reconciled_at is not null`)
+	slow, err := pgx.ConnectConfig(t.Context(), b.conn.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = slow.Close(context.Background()) })
+	late, err := slow.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const insert = `insert into outbox.messages (key, queue, ordering_key, payload) values ($1, 'q', 'o', '{}')`
+	if _, err := late.Exec(t.Context(), insert, "late"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		b.exec(insert, fmt.Sprintf("hidden-%d", i))
+		b.awaitCount(i+1, countDispatched)
+	}
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitCount(6, countDispatched)
+	b.awaitCount(0, `select count(*) from outbox.deferred`)
+}
+
+// The sweep must not take what is on its way for lost.
+func TestPromise4_SweepLeavesAloneWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.SweepInterval = 100 * time.Millisecond
+	b.source.position = "0/1" // nothing has been read
+	queue := &accept{}
+	b.start(queue)
+	b.awaitCount(1, `select count(*) from outbox.relays where reconciled_at is not null`)
+	b.exec(`insert into outbox.messages (key, queue, payload) select 'k' || i, 'q', '{}' from generate_series(1, 50) i`)
+	b.source.batches <- rows(1, 50)
+	b.source.awaitResolved(t, 50)
+	if len(queue.order) != 50 {
+		t.Errorf("%d requests, want 50", len(queue.order))
+	}
+}
+
+// OPS-11: retention removes dispatched messages that are old, and nothing else.
+func TestOPS11_RetentionRemovesDispatchedOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.Retention = time.Hour
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, payload, created_at) select 'k' || i, 'q', '{}', now() - interval '10 days' from generate_series(1, 5000) i`)
+	b.exec(`insert into outbox.dispatched (message_id, attempts, dispatched_at) select id, 1, now() - interval '2 hours' from outbox.messages where id <= 4000`)
+	b.exec(`insert into outbox.dispatched (message_id, attempts, dispatched_at) select id, 1, now() from outbox.messages where id between 4001 and 4500`)
+	b.exec(`insert into outbox.dead_letters (message_id, attempts, reason, died_at) select id, 1, 'refused', now() - interval '9 days' from outbox.messages where id between 4501 and 4600`)
+	b.exec(`insert into outbox.deferred (message_id, queue, reason, not_before) select id, 'q', 'scheduled', now() + interval '1 day' from outbox.messages where id > 4600`)
+	b.exec(`insert into outbox.claims (consumer, event_id, expires_at) select 'c', i::text, now() + i * interval '1 hour' from generate_series(-1999, 100) i`)
+	b.start(&accept{})
+	b.awaitCount(100, `select count(*) from outbox.claims`)
+	b.awaitCount(1000, `select count(*) from outbox.messages`)
+	if got := b.count(countDispatched); got != 500 {
+		t.Errorf("%d outcomes are left, want 500", got)
+	}
+	if got := b.count(`select count(*) from outbox.messages m where m.id <= 4000`); got != 0 {
+		t.Errorf("%d old messages are left", got)
 	}
 }

@@ -134,7 +134,7 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 	var workers, writing, keeping sync.WaitGroup
 	drained := make(chan struct{})
 	keeping.Go(func() { s.keepTime(own) })
-	for _, loop := range []func(context.Context) error{s.loadAll, s.followSettings} {
+	for _, loop := range []func(context.Context) error{s.loadAll, s.followSettings, s.sweepAll, s.retainAll} {
 		keeping.Go(func() {
 			if err := loop(read); err != nil {
 				lose(err)

@@ -10,6 +10,7 @@ import (
 type statements struct {
 	takeOver, record, copy, dispatched, dead, deferred, postponed, requeued, undefer    string
 	known, horizon, reconcile, reconciled, queues, queueChunk, laneChunk, due, settings string
+	sweepMark, writersOpen, candidates, recover, removeOld, removeClaims                string
 }
 
 func newStatements(schema string) statements {
@@ -35,6 +36,13 @@ func newStatements(schema string) statements {
 		laneChunk:  in(sqlDeferredRows + sqlOfLane),
 		due:        in(sqlDeferredRows + sqlOfDue),
 		settings:   in(sqlSettings),
+
+		sweepMark:    in(sqlSweepMark),
+		writersOpen:  in(sqlWritersOpen),
+		candidates:   in(sqlCandidates),
+		recover:      in(sqlRecover),
+		removeOld:    in(sqlRemoveOld),
+		removeClaims: in(sqlRemoveClaims),
 	}
 }
 
@@ -99,12 +107,16 @@ from unnest($1::bigint[], $2::text[], $3::int[], $4::int[], $5::timestamptz[], $
 	as t (id, reason, attempts, charged, not_before, status, error, unknown_since)
 where d.message_id = t.id`
 
-// A scheduled message whose lane is held goes to the end of the lane.
+// A scheduled message whose lane is held goes to the end of the lane: it gets a
+// new position.
 const sqlRequeued = `
-update outbox.deferred d set reason = 'held', ordering_key = t.ordering_key, not_before = null,
-	position = nextval(pg_get_serial_sequence('outbox.deferred', 'position'))
-from unnest($1::bigint[], $2::text[]) as t (id, ordering_key)
-where d.message_id = t.id`
+with gone as (
+	delete from outbox.deferred d using unnest($1::bigint[], $2::text[]) as t (id, ordering_key)
+	where d.message_id = t.id
+	returning d.message_id, d.xid, d.deferred_at, d.queue, t.ordering_key, d.attempts, d.charged
+)
+insert into outbox.deferred (message_id, xid, deferred_at, queue, ordering_key, attempts, charged, reason)
+select message_id, xid, deferred_at, queue, ordering_key, attempts, charged, 'held' from gone`
 
 // Reads all of messages by its primary key, next to the primary keys of the
 // outcomes; takes no lock that an application waits for.

@@ -16,6 +16,7 @@ import (
 // store run one after another.
 type store struct {
 	config *pgx.ConnConfig
+	schema string
 	slot   string
 	sql    statements
 
@@ -39,7 +40,7 @@ func newStore(database *pgx.ConnConfig, schema, slot string) *store {
 	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan"} {
 		config.RuntimeParams[way] = "off"
 	}
-	return &store{config: config, slot: slot, sql: newStatements(schema), copy: new(copyBuffer)}
+	return &store{config: config, schema: schema, slot: slot, sql: newStatements(schema), copy: new(copyBuffer)}
 }
 
 // with runs do on the connection, which it opens if there is none.

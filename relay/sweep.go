@@ -1,0 +1,205 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+)
+
+// The sweep finds what the WAL did not show: messages that a changed publication,
+// a swapped table or a hand in the catalog hid from the stream. The table is the
+// truth; the WAL is the fast path.
+//
+// A round notes the end of the WAL, looks for messages without outcome, and waits
+// until the confirmed flush has passed that position: everything that the stream
+// could show of them has an outcome by then. What still has none, it never will
+// show. That is deferred with the reason recovered, and it is an alarm.
+//
+// Looking at the whole table every minute would be too much, so a floor moves up
+// behind the messages that are settled. Numbers are given out before commits, in
+// no order, so the floor may pass a number only when no transaction that could
+// still commit a lower one is open. An INSERT takes its lock on the table before
+// its number: the floor moves up to the last number once those are gone that had
+// the lock when it was read.
+
+const (
+	// sweepChunk is the number of candidates of one round.
+	sweepChunk = 10_000
+	// reasonRecovered is why a message is in the table that the stream did not
+	// show.
+	reasonRecovered = "recovered"
+)
+
+// sweeper remembers what a round leaves for the next.
+type sweeper struct {
+	store *store
+	log   *zap.Logger
+	floor int64 // every id up to this one has an outcome, or never existed
+}
+
+// round is one look at the table.
+type round struct {
+	position   string   // the end of the WAL before the look
+	last       int64    // the last number that was given out
+	writers    []string // the transactions that may commit a number up to last
+	candidates []int64  // visible messages without outcome
+	more       bool     // there may be more candidates than these
+}
+
+// sweepAll sweeps until ctx ends.
+func (s *session) sweepAll(ctx context.Context) error {
+	sweeper := &sweeper{store: s.relay.sweeping, log: s.log}
+	for {
+		wait := s.relay.cfg.SweepInterval
+		switch more, err := s.sweepOnce(ctx, sweeper); {
+		case ctx.Err() != nil:
+			return nil
+		case isPermanent(err):
+			return err
+		case err != nil:
+			s.log.Warn("sweep failed", zap.Error(err))
+		case more:
+			wait = 0
+		}
+		if !sleep(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+func (s *session) sweepOnce(ctx context.Context, w *sweeper) (more bool, err error) {
+	r, err := w.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := s.passed(ctx, r.position); err != nil {
+		return false, err
+	}
+	recovered, err := w.recover(ctx, s.writer.epoch, r.candidates)
+	if err != nil {
+		return false, err
+	}
+	if recovered > 0 {
+		s.log.Error("messages recovered that the stream did not show", zap.Int64(keyMessages, recovered))
+		signal(s.router.load)
+	}
+	if r.more {
+		return true, nil
+	}
+	return false, w.raise(ctx, r)
+}
+
+// passed waits until the confirmed flush has passed a position.
+func (s *session) passed(ctx context.Context, position string) error {
+	for {
+		passed, err := s.relay.sweeping.reached(ctx, s.relay.source.Position(), position)
+		if err != nil || passed {
+			return err
+		}
+		if !sleep(ctx, sweepPause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// sweepPause is the wait between two looks at the confirmed flush.
+const sweepPause = 200 * time.Millisecond
+
+// look notes where things stand and collects the candidates.
+func (w *sweeper) look(ctx context.Context) (r round, err error) {
+	err = w.store.with(ctx, func(conn *pgx.Conn) error {
+		if err := conn.QueryRow(ctx, w.store.sql.sweepMark, w.store.schema).Scan(&r.position, &r.last, &r.writers); err != nil {
+			return err
+		}
+		rows, err := conn.Query(ctx, w.store.sql.candidates, w.floor, sweepChunk)
+		if err != nil {
+			return err
+		}
+		r.candidates, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		r.more = len(r.candidates) == sweepChunk
+		return err
+	})
+	if err != nil {
+		return round{}, fmt.Errorf("look for messages without outcome: %w", err)
+	}
+	return r, nil
+}
+
+// recover defers the candidates that still have no outcome.
+func (w *sweeper) recover(ctx context.Context, epoch int64, candidates []int64) (n int64, err error) {
+	if len(candidates) == 0 {
+		return 0, nil
+	}
+	err = w.store.with(ctx, func(conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, w.store.sql.recover, candidates, w.store.slot, epoch)
+		n = tag.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("recover messages: %w", err)
+	}
+	return n, nil
+}
+
+// raise moves the floor up to the last number of a round, if nobody can commit
+// a lower one any more.
+func (w *sweeper) raise(ctx context.Context, r round) error {
+	var open bool
+	err := w.store.with(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, w.store.sql.writersOpen, r.writers).Scan(&open)
+	})
+	if err != nil {
+		return fmt.Errorf("look for open writers: %w", err)
+	}
+	if !open {
+		w.floor = max(w.floor, r.last)
+	}
+	return nil
+}
+
+// reached reports whether one position is not before another.
+func (s *store) reached(ctx context.Context, position, target string) (reached bool, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `select $1::pg_lsn >= $2::pg_lsn`, position, target).Scan(&reached)
+	})
+	return reached, err
+}
+
+// The position and the locks first, the number after: a writer without the lock
+// at this moment gets a higher number.
+const sqlSweepMark = `
+select pg_current_wal_insert_lsn()::text,
+	coalesce((select last_value from outbox.messages_id_seq where is_called), 0),
+	coalesce((select array_agg(distinct l.virtualtransaction) from pg_locks l
+		where l.mode = 'RowExclusiveLock' and l.relation = t.oid and l.database = (select oid from pg_database where datname = current_database())), '{}')
+from pg_class t join pg_namespace n on n.oid = t.relnamespace
+where n.nspname = $1 and t.relname = 'messages'`
+
+const sqlWritersOpen = `
+select exists (select from pg_locks l where l.virtualtransaction = any ($1::text[]))`
+
+// Reads the primary key of messages above the floor, next to those of the outcomes.
+const sqlCandidates = `
+select m.id from outbox.messages m
+where m.id > $1
+	and not exists (select from outbox.dispatched d where d.message_id = m.id)
+	and not exists (select from outbox.dead_letters d where d.message_id = m.id)
+	and not exists (select from outbox.deferred d where d.message_id = m.id)
+order by m.id limit $2`
+
+// Only under our epoch: another relay looks for itself.
+const sqlRecover = `
+insert into outbox.deferred (message_id, queue, ordering_key, reason, not_before)
+select m.id, coalesce(m.queue, ''), case when m.deliver_at > now() then null else m.ordering_key end,
+	case when m.deliver_at > now() then 'scheduled' else 'recovered' end, greatest(now(), m.deliver_at)
+from outbox.messages m
+where m.id = any ($1::bigint[])
+	and exists (select from outbox.relays r where r.slot = $2 and r.epoch = $3)
+	and not exists (select from outbox.dispatched d where d.message_id = m.id)
+	and not exists (select from outbox.dead_letters d where d.message_id = m.id)
+	and not exists (select from outbox.deferred d where d.message_id = m.id)
+order by m.id
+on conflict (message_id) do nothing`
