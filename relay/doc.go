@@ -11,11 +11,12 @@
 // # How it moves
 //
 //	Source --> intake --> router --> workers --> Publisher
-//	                        ^           |
-//	                        |           v
-//	                        |        writer --> Postgres: dispatched, dead_letters
-//	                        |           |
-//	                        +--- room --+--> Source.Resolve --> confirmed flush
+//	                      |  ^  ^       |
+//	                      |  |  +- room |
+//	                      |  |          v
+//	                      |  +------- writer --> Postgres: dispatched, deferred, dead_letters
+//	                      |             |
+//	                      +-- loader <--+------> Source.Resolve --> confirmed flush
 //
 // The intake reads batches from the source while the window has room. The
 // router, a data structure under one lock, puts each message into its lane; a
@@ -30,11 +31,22 @@
 // # When something fails
 //
 // What happens next is decided by the [Class] of a failure. A message that may
-// succeed later waits in its lane, with a backoff; others of the lane wait
-// behind it, and no other lane does. A row of failures closes a gate before the
-// endpoint, a 404 one before its queue; behind a closed gate one request at a
-// time goes out as a probe. A message that the queue will never take becomes a
-// dead letter, and its lane goes on.
+// succeed later waits in its lane for a moment, with a backoff; others of the
+// lane wait behind it, and no other lane does. Then it goes into the table
+// deferred, and what is behind it follows: the lane is held. A row of failures
+// closes a gate before the endpoint, a 404 one before its queue; behind a closed
+// gate one request at a time goes out as a probe, and the queue is held as a
+// whole. A queue that is slower than its messages come is held too. So the slot
+// never waits for long, whatever the queue does.
+//
+// While a lane or a queue is held, later messages of it go into the table behind
+// the others. The loader brings them back in order, in chunks, as a cache: a
+// deferred row is deleted in the transaction that records its outcome, so that
+// what is in memory can be dropped at any time. The type hold tells how a lane
+// becomes live again without a gap.
+//
+// A message that the queue will never take becomes a dead letter, and its lane
+// goes on.
 //
 // When the stream breaks, the session ends: requests in flight are cancelled,
 // everything in memory is dropped, and the stream is taken again, since another
@@ -46,6 +58,9 @@
 // When only the writing fails, intake stops, and outcomes wait in memory until
 // it works again.
 //
+// What the stream did not show, because somebody moved the slot or changed the
+// publication, the sweep finds in the table.
+//
 // # Stopping
 //
 // Intake ends; requests in flight finish, for as long as the drain timeout;
@@ -55,6 +70,8 @@
 // # What it does not do
 //
 // It does not know what an LSN is, nor HTTP. It never reads the table messages
-// on its way from the stream to the queue: a row that the stream shows may not
-// be visible to a query yet.
+// on the way from the stream to the queue: a row that the stream shows may not
+// be visible to a query yet. Only deferred messages are read back, and there the
+// transaction of a row that is missing tells whether it was deleted or is not
+// visible yet.
 package relay

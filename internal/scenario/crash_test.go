@@ -176,3 +176,33 @@ func TestOPS07_SecondSignalEndsAtOnce(t *testing.T) {
 	})
 	p.AwaitExit(t, -1)
 }
+
+// Killed after the marks and before the server heard of the new position: the
+// slot shows the messages again, and the replay guard finds their marks.
+func TestCrash_BetweenMarkAndStandbyStatus(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t)
+	direct := w.Env["DATABASE_URL"]
+	proxy := w.Proxy()
+	w.Env["RELAY_REPLICATION_URL"], w.Env["DATABASE_URL"] = w.Env["DATABASE_URL"], direct
+	slow := w.Fault(emulator.Fault{Route: "queue.publish", Store: true, Delay: 500 * time.Millisecond})
+	p := process(t, w, nil)
+	messages := scenario.Batch("m", 20, "a", "b", "")
+	w.Commit(w.Conn, messages...)
+	w.AwaitRequest("m-0")
+	w.AwaitRequest("m-1")
+	proxy.Freeze() // from here on no status gets through
+	w.Queue.RemoveFault(slow)
+	w.AwaitAccepted()
+	w.AwaitMarked()
+	kill(t, p)
+	proxy.Thaw()
+	process(t, w, nil)
+	w.Insert(scenario.Message{Key: "after"})
+	w.Settle()
+	for _, m := range messages {
+		if got := w.Requests(m.Key); got != 1 {
+			t.Errorf("%d requests for %s, want 1", got, m.Key)
+		}
+	}
+}
