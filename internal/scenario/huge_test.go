@@ -1,6 +1,8 @@
 package scenario_test
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -98,26 +100,35 @@ func (f *far) await(n int) {
 	})
 }
 
-// accepted are the keys in the order of their acceptance.
+// accepted are the keys in the order of their acceptance. The journal is printed
+// one member a line: to take it apart by lines is ten times as fast as JSON.
 func (f *far) accepted() (keys []string) {
-	type entry struct {
-		Key     string `json:"key"`
-		Outcome string `json:"outcome"`
-	}
-	for next := uint64(0); ; {
-		var page struct {
-			Entries []entry `json:"entries"`
-			Next    uint64  `json:"next"`
+	for next := "0"; ; {
+		resp, err := http.Get(f.url + "/_emulator/journal?limit=50000&after=" + next)
+		if err != nil {
+			f.t.Fatal(err)
 		}
-		f.get(fmt.Sprintf("/_emulator/journal?limit=20000&after=%d", next), &page)
-		if len(page.Entries) == 0 {
-			return keys
-		}
-		next = page.Next
-		for _, e := range page.Entries {
-			if e.Outcome == "accepted" {
-				keys = append(keys, e.Key)
+		before, key := next, ""
+		lines := bufio.NewScanner(resp.Body)
+		for lines.Scan() {
+			name, value, _ := bytes.Cut(bytes.Trim(lines.Bytes(), " ,"), []byte(": "))
+			switch string(name) {
+			case `"key"`:
+				key = string(bytes.Trim(value, `"`))
+			case `"outcome"`:
+				if string(value) == `"accepted"` {
+					keys = append(keys, key)
+				}
+			case `"next"`:
+				next = string(value)
 			}
+		}
+		_ = resp.Body.Close()
+		if err := lines.Err(); err != nil {
+			f.t.Fatal(err)
+		}
+		if next == before {
+			return keys
 		}
 	}
 }
@@ -160,7 +171,11 @@ func TestCDC05_HugeTransaction(t *testing.T) {
 		t.Errorf("%d requests for %d messages: more came twice than were in hand", requests, accepted)
 	}
 	last := map[int]int{}
-	for _, key := range queue.accepted() {
+	keys := queue.accepted()
+	if len(keys) != size+len(small) {
+		t.Errorf("the journal has %d accepted keys, want %d", len(keys), size+len(small))
+	}
+	for _, key := range keys {
 		var n int
 		if _, err := fmt.Sscanf(key, "big-%d", &n); err != nil {
 			continue
