@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"go.uber.org/zap"
 )
 
 func main() {
@@ -17,6 +19,10 @@ func main() {
 	// From the first signal on the next one has its usual effect: it ends a
 	// process whose drain somebody does not want to wait for.
 	context.AfterFunc(ctx, stop)
+
+	// The HTTP library writes to the standard log what a broken server sent, which
+	// may repeat a payload.
+	zap.RedirectStdLog(zap.NewNop())
 
 	err := run(ctx, os.Args[1:], os.Environ(), streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	report(os.Stderr, err)
