@@ -22,7 +22,7 @@ type Config struct {
 	Publication string `env:"PUBLICATION, default=outbox_relay"`
 
 	// SlotLost says what happens when the server has thrown away WAL that the
-	// slot still needed: "recreate" drops the slot and makes a new one, and
+	// slot still needed, or the slot itself: "recreate" makes a new one, and
 	// [Source.Created] says so; "stop" leaves it to a person.
 	SlotLost string `env:"SLOT_LOST, default=recreate"`
 

@@ -3,7 +3,6 @@ package cdc
 // The keys of log fields.
 const (
 	fieldApplication = "application"
-	fieldVersion     = "server_version"
 	fieldClient      = "client"
 	fieldCode        = "sqlstate"
 	fieldCreated     = "created"
@@ -12,12 +11,9 @@ const (
 	fieldHolder      = "holder_pid"
 	fieldLSN         = "lsn"
 	fieldPID         = "pid"
-	fieldPublication = "publication"
 	fieldReason      = "reason"
-	fieldRetained    = "retained_bytes"
 	fieldSince       = "since"
 	fieldSlot        = "slot"
-	fieldStatus      = "wal_status"
 	fieldSystem      = "system"
 	fieldText        = "text"
 	fieldTimeline    = "timeline"

@@ -132,21 +132,6 @@ func (s *Source) takeSlot(ctx context.Context, conn *pgx.Conn) (*session, error)
 	return session, nil
 }
 
-// awaitSlot examines the server and stands by while another session has the
-// slot. After that it examines again: much may have changed meanwhile.
-func (s *Source) awaitSlot(ctx context.Context, conn *pgx.Conn) (server, error) {
-	for {
-		server, err := s.examine(ctx, conn)
-		if err != nil {
-			return server, err
-		}
-		waited, err := s.standBy(ctx, conn, server.database)
-		if err != nil || !waited {
-			return server, err
-		}
-	}
-}
-
 // dialSame opens the replication connection and makes sure that it leads to the
 // server that was examined. An old primary may well go on after a failover.
 func (s *Source) dialSame(ctx context.Context, server server) (*wire, identity, error) {
@@ -184,7 +169,7 @@ func (s *Source) beginSession(ctx context.Context, conn *pgx.Conn, server server
 	session := &session{
 		wire: wire, created: s.created, server: here, pid: here.pid, begun: asked,
 		out: make(chan batch), stop: make(chan context.Context, 1), lost: make(chan error, 1),
-		checkSoon: make(chan struct{}, 1), done: make(chan struct{}), stats: &s.stats,
+		checkSoon: make(chan struct{}, 1), done: make(chan struct{}), stats: &s.stats, trouble: s.setProblem,
 	}
 	session.word.held(asked)
 	lease, err := session.askLease(ctx, conn, s.config.Slot)
@@ -196,46 +181,6 @@ func (s *Source) beginSession(ctx context.Context, conn *pgx.Conn, server server
 	session.confirmed.Store(uint64(lease.confirmed))
 	session.replayEnd = lease.written
 	return session, nil
-}
-
-// ensureSlot makes the slot if it is missing.
-func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) error {
-	found, err := s.inspectSlot(ctx, conn)
-	if err != nil {
-		return err
-	}
-	if err := found.requireOurs(s.config.Slot, server.database); err != nil {
-		return err
-	}
-	if found.exists && !found.lost() {
-		return nil
-	}
-	if found.lost() {
-		if err := s.giveUpSlot(ctx, conn, found); err != nil {
-			return err
-		}
-	}
-	begun := time.Now()
-	s.log.Info("making the slot")
-	created, err := createSlot(ctx, conn, s.config.Slot, server.version, s.config.SlotTimeout, s.log)
-	if err != nil || !created {
-		return err
-	}
-	s.created = true
-	s.log.Info("slot created", zap.Duration(fieldElapsed, time.Since(begun)))
-	return nil
-}
-
-// giveUpSlot drops a lost slot, if the operator leaves that to the relay.
-func (s *Source) giveUpSlot(ctx context.Context, conn *pgx.Conn, found slot) error {
-	lost := found.lostError(s.config.Slot)
-	if s.config.SlotLost != SlotLostRecreate {
-		return lost
-	}
-	s.log.Error("slot lost, a new one takes its place", zap.Error(lost), zap.String(fieldReason, found.reason))
-	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
-	defer cancel()
-	return dropLostSlot(ctx, conn, s.config.Slot)
 }
 
 // launch starts the goroutines of the session. They outlive Open; the end of
@@ -265,46 +210,6 @@ func (s *Source) launch(session *session, conn *pgx.Conn) {
 	s.log.Info("slot acquired",
 		zap.Stringer(fieldLSN, session.start), zap.Bool(fieldCreated, session.created), zap.String(fieldPID, session.pid),
 		zap.String(fieldSystem, session.server.system), zap.Int32(fieldTimeline, session.server.timeline))
-}
-
-// standBy waits while another session has the slot, and reports whether it had
-// to. It looks at the slot by SQL: a try to take it would leave an error in the
-// server's log each time.
-func (s *Source) standBy(ctx context.Context, conn *pgx.Conn, database string) (waited bool, err error) {
-	known := ""
-	for {
-		found, err := s.inspectSlot(ctx, conn)
-		if err != nil {
-			return waited, err
-		}
-		if err := found.requireOurs(s.config.Slot, database); err != nil {
-			return waited, err
-		}
-		if found.holder == "" || found.lost() {
-			s.state.Store(int32(Connecting))
-			return waited, nil
-		}
-		if found.holder != known {
-			known = found.holder
-			s.state.Store(int32(Standby))
-			s.setProblem(nil)
-			s.logHolder(ctx, conn, known)
-		}
-		waited = true
-		if err := sleep(ctx, s.waitFor(standBy)); err != nil {
-			return waited, err
-		}
-	}
-}
-
-func (s *Source) logHolder(ctx context.Context, conn *pgx.Conn, pid string) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
-	defer cancel()
-	who, err := inspectHolder(ctx, conn, pid)
-	if err != nil {
-		s.log.Debug("holder of the slot cannot be named", zap.Error(err))
-	}
-	s.log.Info("slot is held by another session, standing by", who.fields()...)
 }
 
 func (s *Source) inspectSlot(ctx context.Context, conn *pgx.Conn) (slot, error) {

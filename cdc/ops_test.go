@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,107 +98,129 @@ func TestSource_Open_Rights(t *testing.T) {
 func TestSource_Open_RecognizesAPooler(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for name, answer := range map[string]func(*pgproto3.Backend, *pgproto3.StartupMessage){
-		"refuses": func(b *pgproto3.Backend, m *pgproto3.StartupMessage) {
+	for name, answer := range map[string]replicationAnswer{
+		"refuses": func(b *pgproto3.Backend, _ *pgproto3.StartupMessage) bool {
 			b.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: replication"})
 			_ = b.Flush()
+			return false
 		},
-		"drops": func(b *pgproto3.Backend, m *pgproto3.StartupMessage) {
-			b.Send(&pgproto3.AuthenticationOk{})
-			b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
-			_ = b.Flush()
-			if _, err := b.Receive(); err == nil {
-				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "42601", Message: `syntax error at or near "IDENTIFY_SYSTEM"`})
-				b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
-				_ = b.Flush()
-				_, _ = b.Receive()
-			}
+		"drops": func(_ *pgproto3.Backend, m *pgproto3.StartupMessage) bool {
+			delete(m.Parameters, "replication")
+			delete(m.Parameters, "wal_sender_timeout")
+			return true
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			addr := fakePooler(t, r.parse(r.url).Port, answer)
-			replication := strings.Replace(r.url, fmt.Sprintf("127.0.0.1:%d", r.parse(r.url).Port), addr, 1)
-			_, hint := r.refused(r.sourceTo(r.url, replication), cdc.ErrPooler)
+			_, hint := r.refused(r.sourceTo(r.url, r.throughPooler(answer)), cdc.ErrPooler)
 			wantText(t, hint, "pooler", "direct address")
 		})
 	}
 }
 
-// fakePooler passes ordinary sessions on to the server and answers those for
-// replication itself.
-func fakePooler(t *testing.T, port uint16, answer func(*pgproto3.Backend, *pgproto3.StartupMessage)) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		<-ended
+// The replication connection leads somewhere else than the SQL connections.
+func TestSource_Open_NeedsTheStreamOfTheSameServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other := newRig(t)
+	url := r.throughPooler(func(_ *pgproto3.Backend, m *pgproto3.StartupMessage) bool {
+		m.Parameters["database"] = other.parse(other.url).Database
+		return true
 	})
-	go func() {
-		defer close(ended)
+	s := r.sourceTo(r.url, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := make(chan error, 1)
+	go func() { opened <- s.Open(ctx) }()
+	r.eventually("the problem is known", func() bool {
+		return s.Problem() != nil && strings.Contains(s.Problem().Error(), "lead to different servers")
+	})
+	cancel()
+	if err := <-opened; !errors.Is(err, context.Canceled) {
+		t.Errorf("Open ended with %v", err)
+	}
+	if got := value[int](r, "select count(*) from pg_replication_slots where slot_name = $1", r.config.Slot); got != 0 {
+		t.Error("a slot was made")
+	}
+}
+
+// replicationAnswer deals with the startup message of a replication connection,
+// and reports whether the connection goes on to the server, with the message as
+// it is then.
+type replicationAnswer func(*pgproto3.Backend, *pgproto3.StartupMessage) bool
+
+// throughPooler is the rig's URL by way of something that passes ordinary
+// sessions on and has its own mind about those for replication.
+func (r *rig) throughPooler(answer replicationAnswer) string {
+	r.t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(r.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	server := fmt.Sprintf("127.0.0.1:%d", r.parse(r.url).Port)
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			serveFakePooler(conn, port, answer)
+			tasks.Go(func() {
+				defer conn.Close()
+				if err := pool(conn, server, answer); err != nil {
+					r.t.Logf("pooler: %v", err)
+				}
+			})
 		}
-	}()
-	return listener.Addr().String()
+	})
+	r.t.Cleanup(func() {
+		listener.Close()
+		tasks.Wait()
+	})
+	return strings.Replace(r.url, server, listener.Addr().String(), 1)
 }
 
-// serveFakePooler serves one connection after the other: a Source opens them in
-// turn, and keeps only the first, for its questions, in the background.
-func serveFakePooler(conn net.Conn, port uint16, answer func(*pgproto3.Backend, *pgproto3.StartupMessage)) {
-	backend := pgproto3.NewBackend(conn, conn)
+// pool serves one connection to its end.
+func pool(client net.Conn, address string, answer replicationAnswer) error {
+	backend := pgproto3.NewBackend(client, client)
 	message, err := backend.ReceiveStartupMessage()
-	if err != nil {
-		_ = conn.Close()
-		return
-	}
-	if ssl, ok := message.(*pgproto3.SSLRequest); ok {
-		_ = ssl
-		_, _ = conn.Write([]byte{'N'})
-		if message, err = backend.ReceiveStartupMessage(); err != nil {
-			_ = conn.Close()
-			return
+	if _, ok := message.(*pgproto3.SSLRequest); ok {
+		if _, err := client.Write([]byte{'N'}); err != nil {
+			return err
 		}
+		message, err = backend.ReceiveStartupMessage()
+	}
+	if err != nil {
+		return err
 	}
 	startup, ok := message.(*pgproto3.StartupMessage)
-	if ok && startup.Parameters["replication"] != "" {
-		answer(backend, startup)
-		_ = conn.Close()
-		return
+	if !ok {
+		return nil // a cancel request
 	}
-	server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if startup.Parameters["replication"] != "" && !answer(backend, startup) {
+		return nil
+	}
+	server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", address)
 	if err != nil {
-		_ = conn.Close()
-		return
+		return err
 	}
+	defer server.Close()
 	packet, err := startup.Encode(nil)
-	if err == nil {
-		_, _ = server.Write(packet)
+	if err != nil {
+		return err
 	}
-	for _, way := range [][2]net.Conn{{conn, server}, {server, conn}} {
-		go func() {
-			defer way[1].Close()
+	if _, err := server.Write(packet); err != nil {
+		return err
+	}
+	var ways sync.WaitGroup
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		ways.Go(func() {
 			defer way[0].Close()
-			buf := make([]byte, 4096)
-			for {
-				n, err := way[0].Read(buf)
-				if err != nil {
-					return
-				}
-				if _, err := way[1].Write(buf[:n]); err != nil {
-					return
-				}
-			}
-		}()
+			defer way[1].Close()
+			_, _ = io.Copy(way[0], way[1]) // ends when either side does
+		})
 	}
+	ways.Wait()
+	return nil
 }
 
 // OPS-05: the slot is there, but for something else.

@@ -258,8 +258,11 @@ func TestSource_LetsTheServerStop(t *testing.T) {
 		}
 		r.reconnect()
 	}
+	// No timeout may come to the aid of the server, and the stream and the watch
+	// must each see it alone.
 	slow := func(c *cdc.Config) { c.WALSenderTimeout, c.SilenceTimeout = time.Minute, time.Minute }
-	s := r.source(slow)
+	blind := func(c *cdc.Config) { c.LeaseInterval, c.CheckInterval = time.Hour, time.Hour }
+	s := r.source(slow, blind)
 	r.open(s)
 	idle := r.consume(s, nil)
 	stop("idle")
@@ -279,6 +282,10 @@ func TestSource_LetsTheServerStop(t *testing.T) {
 	if took := time.Since(begun); took < 200*time.Millisecond {
 		t.Errorf("back after %v, want a pause", took)
 	}
+	r.close(s)
+
+	s = r.source(slow)
+	r.open(s)
 	r.insert("d") // nobody takes them
 	stop("with a consumer that takes nothing")
 	if _, _, err := s.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "server wants to stop") {
@@ -349,6 +356,43 @@ func TestSource_LostSlot(t *testing.T) {
 	r.open(s)
 	if !s.Created() {
 		t.Error("Created does not tell of the second new slot")
+	}
+}
+
+// OUT-04: after a failover the new server has no such slot, or somebody dropped
+// it.
+func TestSource_MissedSlot(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	careful := r.source(func(c *cdc.Config) { c.SlotLost = cdc.SlotLostStop })
+	r.open(careful) // at first there is nothing to miss
+	if !careful.Created() {
+		t.Error("Created does not tell of the first slot")
+	}
+	r.close(careful)
+	s := r.source()
+	r.open(s)
+	r.close(s)
+	r.dropSlot()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := make(chan error, 1)
+	go func() { opened <- careful.Open(ctx) }()
+	r.eventually("the problem is known", func() bool { return errors.Is(careful.Problem(), cdc.ErrSlotLost) })
+	cancel()
+	if err := <-opened; !errors.Is(err, context.Canceled) {
+		t.Errorf("Open ended with %v", err)
+	}
+	if got := value[int](r, "select count(*) from pg_replication_slots where slot_name = $1", r.config.Slot); got != 0 {
+		t.Error("a slot was made in silence")
+	}
+
+	r.open(s)
+	if !s.Created() {
+		t.Error("Created does not tell of the new slot")
+	}
+	if lines := r.logged("slot lost, a new one takes its place"); len(lines) != 1 {
+		t.Errorf("%d lines about the new slot, want 1", len(lines))
 	}
 }
 

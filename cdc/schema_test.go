@@ -355,11 +355,17 @@ func TestSource_PinsItsSettings(t *testing.T) {
 		r.exec("alter database " + database + " set " + setting)
 	}
 	defer r.exec("alter database " + database + " reset all")
+	if value[int](r, "select current_setting('server_version_num')::int") >= 170000 {
+		r.exec("alter database " + database + " set transaction_timeout = '300ms'")
+	}
 	s := r.source()
 	r.open(s)
+	// A transaction that takes longer to read than the server would allow.
+	r.exec("insert into outbox.messages (key, created_at, payload) select i::text, '2026-01-02 03:04:05+00', jsonb_build_object('filler', repeat('x', 1000)) from generate_series(1, 20000) i")
+	statuses := s.Stats().Statuses
+	r.eventually("some statuses go out", func() bool { return s.Stats().Statuses >= statuses+5 })
 	c := r.consume(s, nil)
-	r.exec("insert into outbox.messages (key, created_at) values ('a', '2026-01-02 03:04:05+00')")
-	c.wants("a")
+	c.count(20000)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if want := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC); !c.rows[0].CreatedAt.Equal(want) {

@@ -36,7 +36,8 @@ type session struct {
 	closeErr error         // and how an end in good order went
 	tasks    sync.WaitGroup
 
-	stats *counters
+	stats   *counters
+	trouble func(error) // makes a problem known before the session ends
 }
 
 // end asks the owner to stop at once.

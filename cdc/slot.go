@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/zap"
 )
 
 // slot is a row of pg_replication_slots, as far as we look at it.
@@ -79,46 +77,20 @@ func (s slot) requireOurs(name, database string) error {
 	return nil
 }
 
-// lostError is for an operator who wants to decide what happens next.
+// lostError says that messages are only in the table any more.
 func (s slot) lostError(name string) error {
-	why := ""
+	text := fmt.Sprintf("slot %q is gone: somebody dropped it, or this server never had it", name)
+	cure := "restart the relay"
+	if s.exists {
+		text = fmt.Sprintf("slot %q is lost: the server has removed WAL that it needed", name)
+		cure = fmt.Sprintf("select pg_drop_replication_slot('%s')", name)
+	}
 	if s.reason != "" {
-		why = " (" + s.reason + ")"
+		text += " (" + s.reason + ")"
 	}
 	return &OperatorError{
 		kind: ErrSlotLost,
-		text: fmt.Sprintf("slot %q is lost%s: the server has removed WAL that it needed; the messages are safe in the table", name, why),
-		hint: fmt.Sprintf("select pg_drop_replication_slot('%s'), or let the relay do it (SLOT_LOST=recreate); it makes a new slot and takes the messages from the table", name),
-	}
-}
-
-// holder is who streams from the slot.
-type holder struct {
-	pid, application, client, since string
-}
-
-// selectHolder names a walsender. Of another role's, a role without
-// pg_read_all_stats sees the pid alone.
-const selectHolder = `
-	select coalesce(r.application_name, ''), coalesce(r.client_addr::text, ''), coalesce(r.backend_start::text, '')
-	from pg_catalog.pg_stat_replication r where r.pid = $1`
-
-func inspectHolder(ctx context.Context, conn *pgx.Conn, pid string) (holder, error) {
-	h := holder{pid: pid}
-	number, err := strconv.Atoi(pid)
-	if err != nil {
-		return h, fmt.Errorf("pid of the slot's holder: %w", err)
-	}
-	err = conn.QueryRow(ctx, selectHolder, number).Scan(&h.application, &h.client, &h.since)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return h, nil // it has just left
-	}
-	return h, err
-}
-
-func (h holder) fields() []zap.Field {
-	return []zap.Field{
-		zap.String(fieldHolder, h.pid), zap.String(fieldApplication, h.application),
-		zap.String(fieldClient, h.client), zap.String(fieldSince, h.since),
+		text: text + "; the messages are safe in the table",
+		hint: cure + ", or leave it to the relay with SLOT_LOST=recreate; it makes a new slot and takes the messages from the table",
 	}
 }

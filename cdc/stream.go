@@ -93,12 +93,12 @@ func (s *stream) run() error {
 // stopBefore ends the session at a message that cannot be read. What came before
 // it must not suffer: it would be read again, and dropped again, in every
 // session to come. So it is handed over, and the slot is held until it is
-// resolved. Any other error has taken the slot away already.
+// resolved. After any other error the slot may be gone already.
 func (s *stream) stopBefore(err error) error {
 	if _, ok := errors.AsType[*ColumnError](err); !ok {
 		return err
 	}
-	s.log.Error("message cannot be read, the stream stops before it", zap.Error(err))
+	s.trouble(err)
 	if err := s.handOver(); err != nil {
 		return err
 	}

@@ -11,6 +11,53 @@ import (
 	"go.uber.org/zap"
 )
 
+// ensureSlot makes the slot if it is missing. Before the first session of the
+// process that is a matter of course; after it, and if the slot is there without
+// its WAL, it is an accident.
+func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) error {
+	found, err := s.inspectSlot(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if err := found.requireOurs(s.config.Slot, server.database); err != nil {
+		return err
+	}
+	missed := !found.exists && !s.created && s.current.Load() != nil
+	switch {
+	case found.lost(), missed:
+		if err := s.giveUpSlot(ctx, conn, found); err != nil {
+			return err
+		}
+	case found.exists:
+		return nil
+	}
+	begun := time.Now()
+	s.log.Info("making the slot")
+	created, err := createSlot(ctx, conn, s.config.Slot, server.version, s.config.SlotTimeout, s.log)
+	if err != nil || !created {
+		return err
+	}
+	s.created = true
+	s.log.Info("slot created", zap.Duration(fieldElapsed, time.Since(begun)))
+	return nil
+}
+
+// giveUpSlot makes room for a new slot, if the operator leaves that to the
+// relay.
+func (s *Source) giveUpSlot(ctx context.Context, conn *pgx.Conn, found slot) error {
+	lost := found.lostError(s.config.Slot)
+	if s.config.SlotLost != SlotLostRecreate {
+		return lost
+	}
+	s.log.Error("slot lost, a new one takes its place", zap.Error(lost))
+	if !found.exists {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	return dropLostSlot(ctx, conn, s.config.Slot)
+}
+
 // firstSlotTry is how long the first try to make the slot waits: long enough
 // on a quiet server, short enough to soon say what it waits for on another.
 const firstSlotTry = 2 * time.Second
