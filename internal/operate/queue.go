@@ -1,0 +1,172 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Queue is a queue that has settings of its own or deferred messages.
+type Queue struct {
+	Queue  string `json:"queue"`
+	Paused bool   `json:"paused"`
+	// MaxInFlight and MaxAttempts are nil where the relay's own settings hold.
+	MaxInFlight *int `json:"max_in_flight"`
+	MaxAttempts *int `json:"max_attempts"`
+	// Configured says that the queue has a row in the table queues.
+	Configured bool  `json:"configured"`
+	Deferred   Count `json:"deferred"`
+}
+
+// The names of the queues in deferred are read by one index entry each.
+const sqlQueueList = `
+with recursive d as (
+	(select queue from outbox.deferred order by queue limit 1)
+	union all
+	select (select n.queue from outbox.deferred n where n.queue > d.queue order by n.queue limit 1) from d where d.queue is not null
+), names as (
+	select queue from d where queue is not null
+	union
+	select queue from outbox.queues
+)
+select n.queue, coalesce(q.paused, false), q.max_in_flight, q.max_attempts, q.queue is not null,
+	(select count(*) from (select 1 from outbox.deferred w where w.queue = n.queue limit $2::bigint) w)
+from names n left join outbox.queues q on q.queue = n.queue
+where $1::text = '' or n.queue = $1::text
+order by n.queue collate "C"`
+
+// Queues returns all queues that are known here, by name.
+func (o *Operator) Queues(ctx context.Context) ([]Queue, error) {
+	return o.queues(ctx, "")
+}
+
+// Queue returns one queue. One that nothing is known about has the defaults.
+func (o *Operator) Queue(ctx context.Context, name string) (*Queue, error) {
+	found, err := o.queues(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return &Queue{Queue: name}, nil
+	}
+	return &found[0], nil
+}
+
+func (o *Operator) queues(ctx context.Context, name string) ([]Queue, error) {
+	rows, err := o.conn.Query(ctx, o.in(sqlQueueList), name, Bound+1)
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (q Queue, err error) {
+		var n int64
+		err = row.Scan(&q.Queue, &q.Paused, &q.MaxInFlight, &q.MaxAttempts, &q.Configured, &n)
+		q.Deferred = newCount(n)
+		return q, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	return found, nil
+}
+
+// Settings are changes of a queue's settings, by the names of the columns of
+// the table queues. A nil gives the relay's own setting back.
+type Settings map[string]any
+
+// obeyed are the settings that the relay obeys, and stored those that the table
+// has a column for and the relay does not look at yet.
+var (
+	obeyed = []string{"paused", "max_in_flight", "max_attempts"}
+	stored = []string{"ordering", "rate_per_second", "on_dead_letter", "envelope"}
+)
+
+// InvalidError says what is wrong with settings that were asked for.
+type InvalidError struct{ text string }
+
+func (e *InvalidError) Error() string { return e.text }
+
+// ParseSettings reads settings written as name=value, and reports everything
+// that is wrong with them at once.
+func ParseSettings(args []string) (Settings, error) {
+	settings, wrong := Settings{}, []string{}
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		parsed, err := parseSetting(name, value)
+		_, twice := settings[name]
+		switch {
+		case twice:
+			wrong = append(wrong, name+" is given twice")
+		case err != nil:
+			wrong = append(wrong, err.Error())
+		default:
+			settings[name] = parsed
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, &InvalidError{strings.Join(wrong, "\n")}
+	}
+	return settings, nil
+}
+
+func parseSetting(name, value string) (any, error) {
+	switch {
+	case slices.Contains(stored, name):
+		return nil, fmt.Errorf("%s is not obeyed by this version of the relay, so it is not set; it obeys %s", name, strings.Join(obeyed, ", "))
+	case !slices.Contains(obeyed, name):
+		return nil, fmt.Errorf("unknown setting %q, want %s", name, strings.Join(obeyed, ", "))
+	case name == "paused":
+		if value == "true" || value == "false" {
+			return value == "true", nil
+		}
+		return nil, fmt.Errorf("paused is %q, want true or false", value)
+	case value == "default":
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%s is %q, want a whole number or default", name, value)
+	}
+	return n, nil
+}
+
+// Set changes settings of one queue and leaves the others as they are. The
+// table's own constraints decide what is valid.
+func (o *Operator) Set(ctx context.Context, queue string, settings Settings) error {
+	columns, values, changes := []string{"queue"}, []string{"$1"}, []string{}
+	args := []any{queue}
+	for _, name := range obeyed {
+		value, ok := settings[name]
+		if !ok {
+			continue
+		}
+		args = append(args, value)
+		columns = append(columns, name)
+		values = append(values, fmt.Sprintf("$%d", len(args)))
+		changes = append(changes, name+" = excluded."+name)
+	}
+	if len(changes) == 0 {
+		return &InvalidError{"no setting is given"}
+	}
+	_, err := o.conn.Exec(ctx, o.in(fmt.Sprintf(`insert into outbox.queues (%s) values (%s) on conflict (queue) do update set %s`,
+		strings.Join(columns, ", "), strings.Join(values, ", "), strings.Join(changes, ", "))), args...)
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && broken[pgErr.ConstraintName] != "" {
+		return &InvalidError{broken[pgErr.ConstraintName]}
+	}
+	if err != nil {
+		return fmt.Errorf("set queue %q: %w", queue, err)
+	}
+	return nil
+}
+
+// broken says in words what the constraints of the table queues want.
+var broken = map[string]string{
+	"queues_queue_valid":            "the name of a queue has at most 63 characters: a-z, 0-9, _ and -, the first one a letter or digit",
+	"queues_max_in_flight_positive": "max_in_flight must be at least 1; paused=true stops a queue",
+	"queues_max_attempts_positive":  "max_attempts must be at least 1",
+}

@@ -1,0 +1,132 @@
+package operate_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+)
+
+func (r *rig) set(queue string, args ...string) error {
+	r.t.Helper()
+	settings, err := operate.ParseSettings(args)
+	if err != nil {
+		return err
+	}
+	return r.Set(r.t.Context(), queue, settings)
+}
+
+func TestQueues_SetAndList(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.messages(2, "a")
+	r.defers("held", 1, 2)
+	if err := r.set("mails", "paused=true", "max_in_flight=5"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.set("mails", "max_attempts=3"); err != nil {
+		t.Fatal(err)
+	}
+	five, three := 5, 3
+	got, err := r.Queues(t.Context())
+	want := []operate.Queue{
+		{Queue: "mails", Paused: true, MaxInFlight: &five, MaxAttempts: &three, Configured: true},
+		{Queue: "orders", Deferred: operate.Count{Count: 2}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("queues: %v (-want +got):\n%s", err, diff)
+	}
+	if err := r.set("mails", "paused=false", "max_in_flight=default"); err != nil {
+		t.Fatal(err)
+	}
+	one, err := r.Queue(t.Context(), "mails")
+	if diff := cmp.Diff(&operate.Queue{Queue: "mails", MaxAttempts: &three, Configured: true}, one); diff != "" || err != nil {
+		t.Errorf("queue: %v (-want +got):\n%s", err, diff)
+	}
+	one, err = r.Queue(t.Context(), "unknown")
+	if diff := cmp.Diff(&operate.Queue{Queue: "unknown"}, one); diff != "" || err != nil {
+		t.Errorf("queue: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestQueues_RefusesWhatIsNotValid(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for _, c := range []struct {
+		queue string
+		args  []string
+		want  string
+	}{
+		{"orders", nil, "no setting is given"},
+		{"orders", []string{"max_in_flight=0"}, "max_in_flight must be at least 1; paused=true stops a queue"},
+		{"orders", []string{"max_attempts=-1"}, "max_attempts must be at least 1"},
+		{"orders", []string{"max_attempts=many"}, `max_attempts is "many", want a whole number or default`},
+		{"orders", []string{"max_attempts=9999999999"}, `max_attempts is "9999999999", want a whole number or default`},
+		{"orders", []string{"paused"}, `paused is "", want true or false`},
+		{"orders", []string{"paused=true", "paused=false"}, "paused is given twice"},
+		{"orders", []string{"speed=9", "rate_per_second=5"}, "unknown setting \"speed\", want paused, max_in_flight, max_attempts\n" +
+			"rate_per_second is not obeyed by this version of the relay, so it is not set; it obeys paused, max_in_flight, max_attempts"},
+		{"Orders!", []string{"paused=true"}, "the name of a queue has at most 63 characters: a-z, 0-9, _ and -, the first one a letter or digit"},
+	} {
+		err := r.set(c.queue, c.args...)
+		if _, invalid := errors.AsType[*operate.InvalidError](err); !invalid || err.Error() != c.want {
+			t.Errorf("%v: error is %v, want %s", c.args, err, c.want)
+		}
+	}
+	if got := r.text(`select count(*)::text from outbox.queues`); got != "0" {
+		t.Errorf("%s rows were written", got)
+	}
+}
+
+// The rights that the page for operators names are enough for everything, and
+// do not let payloads be read.
+func TestRights_OfAnOperator(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	owner := setupAt(t, url)
+	owner.messages(3, "a")
+	owner.die(1, 2)
+	owner.defers("transient", 3)
+	role := pgx.Identifier{"operator_" + owner.conn.Config().Database}.Sanitize()
+	owner.exec(`create role ` + role)
+	t.Cleanup(func() {
+		conn := setupAt(t, url)
+		conn.exec(`drop owned by ` + role)
+		conn.exec(`drop role ` + role)
+	})
+	owner.exec(`grant usage on schema outbox to ` + role)
+	owner.exec(`grant select on outbox.message_status, outbox.schema_version to ` + role)
+	owner.exec(`grant select, insert, update, delete on outbox.deferred, outbox.dead_letters to ` + role)
+	owner.exec(`grant select, insert, update on outbox.queues to ` + role)
+
+	r := setupAt(t, url)
+	r.exec(`set role ` + role)
+	if _, err := r.DeadLetters(t.Context(), operate.Filter{Key: "k1"}); err != nil {
+		t.Error(err)
+	}
+	if done := r.redrive(1); done != 1 {
+		t.Errorf("%d redriven", done)
+	}
+	if _, err := r.Discard(t.Context(), []int64{2}, "no"); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Deferred(t.Context(), operate.Filter{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.MakeDue(t.Context(), operate.Retries, []int64{3}); err != nil {
+		t.Error(err)
+	}
+	if err := r.set("orders", "paused=true"); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Queues(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.conn.Exec(t.Context(), `select payload from outbox.messages`); err == nil {
+		t.Error("an operator reads payloads")
+	}
+}

@@ -1,0 +1,104 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Redrive puts dead letters back, to be sent with the same key: each row of
+// dead_letters becomes one of deferred that is due at once. The attempts go on
+// counting, those that were held against the message start over.
+//
+// It works through ids in their order, in batches of 100, each a transaction,
+// with a pause in between; after each batch it tells how many are done. A dead
+// letter that somebody else took meanwhile, or whose message was deleted, is
+// left out. After an error the batches before it stay done.
+func (o *Operator) Redrive(ctx context.Context, ids []int64, tell func(done int)) (done int, err error) {
+	ids = slices.Sorted(slices.Values(ids))
+	for batch := range slices.Chunk(ids, redriveBatch) {
+		if done > 0 {
+			if err := wait(ctx, o.Pause); err != nil {
+				return done, fmt.Errorf("redrive: %w", err)
+			}
+		}
+		var n int
+		err := pgx.BeginFunc(ctx, o.conn, func(tx pgx.Tx) (err error) {
+			n, err = o.redriveBatch(ctx, tx, batch)
+			return err
+		})
+		if err != nil {
+			return done, fmt.Errorf("redrive: %w", err)
+		}
+		done += n
+		tell(done)
+	}
+	return done, nil
+}
+
+// One redrive at a time: two could choose the same place in a lane.
+const sqlLockRedrive = `select pg_advisory_xact_lock(hashtextextended($1::text, 0))`
+
+func (o *Operator) redriveBatch(ctx context.Context, tx pgx.Tx, ids []int64) (done int, err error) {
+	if _, err := tx.Exec(ctx, sqlLockRedrive, "outbox redrive "+o.schema); err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		moved, err := o.redriveOne(ctx, tx, id)
+		if err != nil {
+			return 0, fmt.Errorf("message %d: %w", id, err)
+		}
+		if moved {
+			done++
+		}
+	}
+	return done, nil
+}
+
+// What is known of the last failure stays with the message until the next one.
+const sqlRedrive = `
+with x as (
+	delete from outbox.dead_letters x using outbox.message_status m
+	where x.message_id = $1::bigint and m.message_id = x.message_id
+	returning x.message_id, m.queue, m.ordering_key, x.attempts, x.last_status, x.last_error
+)
+insert into outbox.deferred (message_id, queue, ordering_key, reason, attempts, charged, not_before, last_status, last_error)
+select message_id, queue, ordering_key, 'redriven', attempts, 0, now(), last_status, last_error from x
+on conflict (message_id) do nothing
+returning queue, coalesce(ordering_key, '')`
+
+const sqlMove = `update outbox.deferred set position = $2::bigint where message_id = $1::bigint`
+
+// redriveOne reports whether there was something to redrive.
+func (o *Operator) redriveOne(ctx context.Context, tx pgx.Tx, id int64) (bool, error) {
+	var queue, orderingKey string
+	err := tx.QueryRow(ctx, o.in(sqlRedrive), id).Scan(&queue, &orderingKey)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, nil
+	case err != nil || orderingKey == "":
+		return err == nil, err
+	}
+	position, err := o.placeOf(ctx, tx, id, queue, orderingKey)
+	if err != nil {
+		return false, err
+	}
+	_, err = tx.Exec(ctx, o.in(sqlMove), id, position)
+	return err == nil, err
+}
+
+// wait lasts d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
