@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox-relay/internal/operate"
+)
+
+func newQueues(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queues",
+		Short: "Show and change the settings of single queues",
+		Long: "queues works with the table queues, which a running relay reads every two seconds. A queue\n" +
+			"without a row there has the relay's own settings.",
+		Args: noArguments,
+		RunE: needVerb,
+	}
+	cmd.AddCommand(newQueuesList(p), newQueuesShow(p), newQueuesSet(p), newQueuesPause(p), newQueuesResume(p))
+	return cmd
+}
+
+// queueList is the JSON of queues list.
+type queueList struct {
+	SchemaVersion int             `json:"schema_version"`
+	Queues        []operate.Queue `json:"queues"`
+}
+
+func newQueuesList(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the queues that have settings or deferred messages",
+		Args:  noArguments,
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		list := queueList{SchemaVersion: 1}
+		err := p.operate(cmd, func(ctx context.Context, o *operate.Operator) (err error) {
+			list.Queues, err = o.Queues(ctx)
+			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return p.printJSON(list)
+		}
+		return p.printQueues(list.Queues)
+	}
+	return cmd
+}
+
+func (p *program) printQueues(queues []operate.Queue) error {
+	n := int64(len(queues))
+	fmt.Fprintf(p.out, "%s settings or deferred messages\n", plural(n, "queue has", "queues have"))
+	if n == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "QUEUE\tPAUSED\tMAX IN FLIGHT\tMAX ATTEMPTS\tDEFERRED")
+	for _, q := range queues {
+		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\n", quoteOdd(q.Queue), q.Paused, orDefault(q.MaxInFlight), orDefault(q.MaxAttempts), deferredCount(q.Deferred))
+	}
+	return table.Flush()
+}
+
+// queueDocument is the JSON of queues show.
+type queueDocument struct {
+	SchemaVersion int `json:"schema_version"`
+	operate.Queue
+}
+
+func newQueuesShow(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show QUEUE",
+		Short: "Show the settings of one queue",
+		Args:  exactly("a queue"),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.operate(cmd, func(ctx context.Context, o *operate.Operator) error {
+			q, err := o.Queue(ctx, args[0])
+			switch {
+			case err != nil:
+				return err
+			case *asJSON:
+				return p.printJSON(queueDocument{1, *q})
+			}
+			return p.printQueue(q)
+		})
+	}
+	return cmd
+}
+
+func (p *program) printQueue(q *operate.Queue) error {
+	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "queue\t%s\n", quoteOdd(q.Queue))
+	fmt.Fprintf(table, "paused\t%t\n", q.Paused)
+	fmt.Fprintf(table, "max_in_flight\t%s\n", orDefault(q.MaxInFlight))
+	fmt.Fprintf(table, "max_attempts\t%s\n", orDefault(q.MaxAttempts))
+	fmt.Fprintf(table, "deferred\t%s\n", deferredCount(q.Deferred))
+	return table.Flush()
+}
+
+func newQueuesSet(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "set QUEUE NAME=VALUE...",
+		Short: "Change settings of one queue",
+		Long: "set changes settings of one queue and leaves its others as they are:\n\n" +
+			"  paused=true|false         whether its messages wait in the table\n" +
+			"  max_in_flight=N|default   requests to it at once, instead of RELAY_MAX_IN_FLIGHT_PER_QUEUE\n" +
+			"  max_attempts=N|default    failures until a dead letter, instead of RELAY_MAX_ATTEMPTS",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return &usageError{cmd.CommandPath(), "want a queue and at least one NAME=VALUE"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			settings, err := operate.ParseSettings(args[1:])
+			if err != nil {
+				return &usageError{cmd.CommandPath(), err.Error()}
+			}
+			return p.setQueue(cmd, args[0], settings)
+		},
+	}
+}
+
+func newQueuesPause(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pause QUEUE",
+		Short: "Stop sending to a queue",
+		Long: "pause stops sending to a queue. Requests that are under way end; its messages wait in the\n" +
+			"table, in order, so the slot moves on.",
+		Args: exactly("a queue"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.setQueue(cmd, args[0], operate.Settings{"paused": true})
+		},
+	}
+}
+
+func newQueuesResume(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume QUEUE",
+		Short: "Send to a queue again",
+		Args:  exactly("a queue"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.setQueue(cmd, args[0], operate.Settings{"paused": false})
+		},
+	}
+}
+
+// setQueue changes settings and says what follows from them.
+func (p *program) setQueue(cmd *cobra.Command, name string, settings operate.Settings) error {
+	var q *operate.Queue
+	err := p.operate(cmd, func(ctx context.Context, o *operate.Operator) (err error) {
+		if err = o.Set(ctx, name, settings); err != nil {
+			return err
+		}
+		q, err = o.Queue(ctx, name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.printQueue(q); err != nil {
+		return err
+	}
+	fmt.Fprintln(p.out, "a running relay "+consequence(q)+" within 2 seconds")
+	return nil
+}
+
+// consequence is what the relay does about a queue with these settings.
+func consequence(q *operate.Queue) string {
+	if q.Paused {
+		return "stops sending to it, and keeps its messages in the table,"
+	}
+	if q.Deferred.Count > 0 {
+		return "goes by this, and sends what is deferred, in order,"
+	}
+	return "goes by this"
+}
+
+func orDefault(n *int) string {
+	if n == nil {
+		return "default"
+	}
+	return strconv.Itoa(*n)
+}
+
+func deferredCount(c operate.Count) string {
+	if c.AtLeast {
+		return fmt.Sprintf("at least %d", c.Count)
+	}
+	return strconv.FormatInt(c.Count, 10)
+}
+
+// quoteOdd quotes a name only where that makes a difference.
+func quoteOdd(name string) string {
+	if quoted := quote(name); quoted != `"`+name+`"` || name == "" {
+		return quoted
+	}
+	return name
+}
