@@ -164,16 +164,12 @@ func (r *router) takeCached(now time.Time, h *hold, d *deferredRow) {
 		return
 	}
 	if h.lane == nil && d.row.OrderingKey != "" {
-		key := laneKey{h.queue.name, d.row.OrderingKey}
-		l := r.lanes[key]
+		l := r.lanes[laneKey{h.queue.name, d.row.OrderingKey}]
 		if l != nil && l.hold != nil {
 			return // waits for its lane
 		}
 		if d.notBefore.After(now) {
-			if l == nil {
-				l = &lane{key: key}
-				r.lanes[key] = l
-			}
+			l = r.ensureLane(h.queue, d.row.OrderingKey)
 			l.hold = &hold{queue: h.queue, lane: l}
 			r.joinLane(l)
 			return
@@ -202,12 +198,7 @@ func (r *router) takeDue(now time.Time, d *deferredRow) {
 		r.intoMemory(now, nil, d)
 		return
 	}
-	key := laneKey{q.name, d.orderingKey}
-	l := r.lanes[key]
-	if l == nil {
-		l = &lane{key: key}
-		r.lanes[key] = l
-	}
+	l := r.ensureLane(q, d.orderingKey)
 	if l.hold == nil {
 		l.hold = &hold{queue: q, lane: l}
 	}

@@ -123,12 +123,7 @@ func (r *router) enqueue(now time.Time, m *message) {
 		r.ready(m)
 		return
 	}
-	key := laneKey{m.row.Queue, m.row.OrderingKey}
-	l := r.lanes[key]
-	if l == nil {
-		l = &lane{key: key}
-		r.lanes[key] = l
-	}
+	l := r.ensureLane(m.queue, m.row.OrderingKey)
 	m.lane = l
 	if l.head != nil {
 		r.wait(l, m)
@@ -136,6 +131,18 @@ func (r *router) enqueue(now time.Time, m *message) {
 	}
 	l.head = m
 	r.ready(m)
+}
+
+// ensureLane returns the lane of an ordering key.
+func (r *router) ensureLane(q *queue, orderingKey string) *lane {
+	l := r.lanes[laneKey{q.name, orderingKey}]
+	if l == nil {
+		// The key is copied: a lane may be held for long, and the text that it is
+		// a part of must not be kept that long.
+		l = &lane{key: laneKey{q.name, strings.Clone(orderingKey)}}
+		r.lanes[l.key] = l
+	}
+	return l
 }
 
 func (r *router) wait(l *lane, m *message) {
