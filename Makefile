@@ -2,13 +2,17 @@
 # says what it does.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-pg fuzz bench lint format generate clean
+.PHONY: help build demo test test-pg fuzz soak bench lint format generate clean
 
 # The linters of this version, built by the Go toolchain into bin.
 LINT_VERSION := v2.15.0
 LINT := bin/golangci-lint-$(LINT_VERSION)
 
-# The major version of Postgres for test-pg, demo and bench; any is whatever the
+# How long soak lets things go wrong, and what decides which; 0 draws a seed.
+SOAK ?= 10m
+SEED ?= 0
+
+# The major version of Postgres for test-pg, soak, demo and bench; any is whatever the
 # machine has.
 PG ?= any
 
@@ -29,6 +33,10 @@ test-pg: ## the same on one version of Postgres: make test-pg PG=18
 
 fuzz: ## each fuzz test for a short time: make fuzz FUZZTIME=1m
 	@hack/fuzz $(FUZZTIME)
+
+soak: ## everything goes wrong at once, for ten minutes: make soak SOAK=2h SEED=7
+	@folder=$$(hack/postgres $(PG)) && OUTBOX_PG_BIN=$$folder go test ./internal/judge -run TestSoak -count=1 -v \
+		-timeout=0 -soak.time=$(SOAK) -soak.seed=$(SEED) -soak.logs=$(CURDIR)/build/soak
 
 bench: build ## what this machine can do, side by side with the bare parts
 	@folder=$$(hack/postgres $(PG)) && OUTBOX_PG_BIN=$$folder bin/outbox-relay bench

@@ -17,10 +17,29 @@ func between(dice *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(dice.Int64N(int64(most-least)))
 }
 
+// mood is what differs between runs: one that is always behind shows other
+// mistakes than one that mostly keeps up.
+type mood struct {
+	faults  float64       // factor for the faults of single requests
+	limited float64       // share of requests that are told to come later: each one pauses the queue
+	pause   time.Duration // the longest of a writer between two transactions
+	calm    float64       // factor for the time between two outages
+}
+
+func newMood(seed uint64) mood {
+	dice := rand.New(rand.NewPCG(seed, 5))
+	return mood{
+		faults:  []float64{0.1, 0.5, 1}[dice.IntN(3)],
+		limited: []float64{0.0005, 0.005, 0.05}[dice.IntN(3)],
+		pause:   []time.Duration{600 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}[dice.IntN(3)],
+		calm:    []float64{0.5, 1, 2}[dice.IntN(3)],
+	}
+}
+
 // hurt does one thing after the other to a part, until ctx ends.
 func (r *run) hurt(ctx context.Context, part uint64, least, most time.Duration, acts []act) {
 	dice := rand.New(rand.NewPCG(r.cfg.Seed, part))
-	for wait(ctx, between(dice, least, most)) {
+	for wait(ctx, time.Duration(r.mood.calm*float64(between(dice, least, most)))) {
 		acts[dice.IntN(len(acts))](ctx, dice)
 	}
 }
@@ -156,8 +175,8 @@ func (r *run) poison() {
 func (r *run) sprinkle(dice *rand.Rand) {
 	for _, f := range []emulator.Fault{
 		{Probability: 0.05, Status: 500},
-		{Probability: 0.05, Status: 429},
-		{Probability: 0.002, Status: 429, RetryAfter: "1"},
+		{Probability: r.mood.limited, Status: 429},
+		{Probability: r.mood.limited / 20, Status: 429, RetryAfter: "1"},
 		{Probability: 0.05, Store: true, Cut: emulator.CutReset},
 		{Probability: 0.02, Store: true, Cut: emulator.CutHalf},
 		{Probability: 0.01, Cut: emulator.CutClose},
@@ -167,6 +186,7 @@ func (r *run) sprinkle(dice *rand.Rand) {
 		{Probability: 0.01, Delay: 3 * time.Second},
 	} {
 		f.Route, f.Seed = publish, dice.Uint64()
+		f.Probability *= r.mood.faults
 		r.addFault(f)
 	}
 }

@@ -187,18 +187,22 @@ func place(e *emulator.Entry) uint64 {
 }
 
 // checkOrder compares the first acceptances of every lane with the order of its
-// commits, as far as both are known.
-func (l *ledger) checkOrder() {
+// commits, as far as both are known. It returns the keys around each violation.
+func (l *ledger) checkOrder() (suspects []map[string]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.lanes {
-		if !l.lanes[i].broken {
-			l.checkLane(i)
+		if l.lanes[i].broken {
+			continue
+		}
+		if keys := l.checkLane(i); keys != nil {
+			suspects = append(suspects, keys)
 		}
 	}
+	return suspects
 }
 
-func (l *ledger) checkLane(number int) {
+func (l *ledger) checkLane(number int) (suspects map[string]bool) {
 	at := &l.lanes[number]
 	last, before, whole := at.last, "", true
 	for i := at.checked; i < len(at.rows); i++ {
@@ -213,7 +217,7 @@ func (l *ledger) checkLane(number int) {
 			at.broken = true
 			l.report.violate("order", "lane %d: %s was accepted at %d, %s before it in the lane at %d",
 				number, key(at.writer, n, false), r.accepted, before, last)
-			return
+			return l.around(at, i)
 		default:
 			last, before = r.accepted, key(at.writer, n, false)
 		}
@@ -221,6 +225,16 @@ func (l *ledger) checkLane(number int) {
 			at.checked, at.last = i+1, last
 		}
 	}
+	return nil
+}
+
+// around are the keys of a lane near a place.
+func (l *ledger) around(at *lane, place int) map[string]bool {
+	keys := map[string]bool{}
+	for _, n := range at.rows[max(0, place-8):min(len(at.rows), place+5)] {
+		keys[key(at.writer, int(n), l.writers[at.writer][n].poison)] = true
+	}
+	return keys
 }
 
 // missing are committed rows that the queue has not accepted though it would.

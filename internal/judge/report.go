@@ -31,6 +31,8 @@ type Report struct {
 	// Transactions and Messages that were committed, and the transactions that
 	// were rolled back or broke.
 	Transactions, Messages, Aborted int64
+	// Statuses are the answers of the queue by HTTP status; "0" is none.
+	Statuses map[string]int64
 	// Faults counts what was done to the parts.
 	Faults map[string]int
 	// MaxRSS is the largest resident memory of a relay in bytes, MaxFiles the
@@ -117,6 +119,9 @@ func (r *Report) Table() string {
 	line("most descriptors of a relay", r.MaxFiles)
 	line("most WAL behind the slot, KiB", r.MaxRetained>>10)
 	line("most rows deferred", r.MaxDeferred)
+	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
+		line("answers with status "+status, r.Statuses[status])
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
 		line("fault: "+name, int64(r.Faults[name]))
 	}

@@ -50,6 +50,7 @@ const (
 // run is what a run consists of.
 type run struct {
 	cfg           Config
+	mood          mood
 	cluster       *pgtest.Cluster
 	url           string
 	queue         *emulator.Server
@@ -64,7 +65,7 @@ type run struct {
 // Run judges the relay on a migrated database of a cluster of its own. An error
 // means that it could not; what it found is in the report.
 func Run(ctx context.Context, cluster *pgtest.Cluster, database string, cfg Config) (*Report, error) {
-	r := &run{cfg: cfg, cluster: cluster, report: newReport(cfg.Seed, cfg.Note)}
+	r := &run{cfg: cfg, mood: newMood(cfg.Seed), cluster: cluster, report: newReport(cfg.Seed, cfg.Note)}
 	r.ledger = newLedger(r.report, cfg.Writers, cfg.Lanes)
 	r.queue = emulator.New(emulator.Config{Queues: queues, JournalEntries: 200_000, MaxKeys: 10_000_000})
 	server := httptest.NewServer(r.queue)
@@ -87,6 +88,7 @@ func Run(ctx context.Context, cluster *pgtest.Cluster, database string, cfg Conf
 	r.trouble(ctx)
 	r.settle(ctx)
 	r.stopAll(ctx)
+	r.report.Statuses = r.queue.Counters().Statuses
 	return r.report, ctx.Err()
 }
 
@@ -122,13 +124,14 @@ func (r *run) connect(database, queue string) (closeAll func(), err error) {
 // trouble lets the writers write and everything else go wrong, for as long as
 // was asked. Everything is good again when it returns.
 func (r *run) trouble(ctx context.Context) {
+	r.cfg.Note(fmt.Sprintf("mood %+v", r.mood))
 	r.poison()
 	r.sprinkle(rand.New(rand.NewPCG(r.cfg.Seed, 4)))
 	writing, enough := context.WithTimeout(ctx, r.cfg.Duration)
 	defer enough()
 	var group sync.WaitGroup
 	for i := range r.cfg.Writers {
-		w := &writer{number: i, url: r.url, ledger: r.ledger, dice: rand.New(rand.NewPCG(r.cfg.Seed, 1000+uint64(i)))}
+		w := &writer{number: i, url: r.url, ledger: r.ledger, pause: r.mood.pause, dice: rand.New(rand.NewPCG(r.cfg.Seed, 1000+uint64(i)))}
 		for lane := i; lane < r.cfg.Lanes; lane += r.cfg.Writers {
 			w.lanes = append(w.lanes, int32(lane))
 		}
@@ -149,8 +152,20 @@ func (r *run) watch(ctx context.Context) {
 		r.readJournal()
 		r.relays.measure()
 		if n%10 == 0 {
-			r.ledger.checkOrder()
+			r.checkOrder()
 			r.lookAtTables(ctx)
+		}
+	}
+}
+
+// checkOrder judges the order, and tells what the queue saw of what broke it.
+func (r *run) checkOrder() {
+	for _, keys := range r.ledger.checkOrder() {
+		for _, e := range r.queue.Journal().Entries(0, 0) {
+			if keys[e.Key] {
+				r.cfg.Note(fmt.Sprintf("  %s request %d of %s from %s: status %d, %s, fault %d, %v",
+					e.Time.UTC().Format("15:04:05.000"), e.Number, e.Key, e.Connection, e.Status, e.Outcome, e.Fault, e.MessageIDs))
+			}
 		}
 	}
 }
@@ -211,10 +226,4 @@ func (r *run) stopAll(ctx context.Context) {
 	if r.report.MaxRSS == 0 {
 		r.report.violate("judge", "no memory was measured")
 	}
-}
-
-// String is for the log.
-func (s sight) String() string {
-	return fmt.Sprintf("messages %d, without outcome %d, deferred %d, dead %d, with two outcomes %d, slot %d bytes behind",
-		s.messages, s.unmarked, s.deferred, s.dead, s.both, s.behind)
 }

@@ -34,6 +34,12 @@ func look(ctx context.Context, conn *pgx.Conn) (s sight, err error) {
 	return s, err
 }
 
+// String is for the log.
+func (s sight) String() string {
+	return fmt.Sprintf("messages %d, without outcome %d, deferred %d, dead %d, with two outcomes %d, slot %d bytes behind",
+		s.messages, s.unmarked, s.deferred, s.dead, s.both, s.behind)
+}
+
 // slotDistance is how far a slot that is up to date may be behind.
 const slotDistance = 1 << 20
 
@@ -57,7 +63,7 @@ func (r *run) settle(ctx context.Context) {
 		r.relays.measure()
 	}
 	r.report.Settled = time.Since(begun)
-	r.ledger.checkOrder()
+	r.checkOrder()
 	r.judgeTables(last)
 }
 

@@ -18,7 +18,6 @@ const (
 	keylessShare   = 0.2
 	poisonShare    = 0.0005
 	largeShare     = 0.01
-	writerPause    = 1200 * time.Millisecond // the longest between two transactions
 	reconnectPause = 50 * time.Millisecond
 )
 
@@ -29,6 +28,7 @@ type writer struct {
 	lanes  []int32
 	ledger *ledger
 	dice   *rand.Rand
+	pause  time.Duration // the longest between two transactions
 	conn   *pgx.Conn
 }
 
@@ -40,7 +40,7 @@ func (w *writer) run(ctx, writing context.Context) {
 			_ = w.conn.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	for wait(writing, rand.N(writerPause)) {
+	for wait(writing, rand.N(w.pause)) {
 		if w.connect(ctx) != nil {
 			wait(writing, reconnectPause)
 			continue
