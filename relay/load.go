@@ -2,8 +2,6 @@ package relay
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -302,10 +300,10 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 		rows, err = s.relay.loading.deferred(ctx, j)
 		return err
 	})
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
 		return err
 	}
 	for i := range rows {
@@ -320,11 +318,4 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 		s.log.Debug("deferred messages loaded", zap.Int(keyMessages, len(rows)))
 	}
 	return nil
-}
-
-// queueNames are the queues that the router knows, sorted.
-func (r *router) queueNames() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Sorted(maps.Keys(r.queues))
 }

@@ -301,7 +301,7 @@ func (w *world) settle() {
 // dump logs what a failure needs.
 func (w *world) dump() {
 	for _, line := range w.trace {
-		println(line)
+		w.t.Log(line)
 	}
 	w.t.Logf("endpoint %+v, now %s, %d in ring, %d delayed, %d flying, %d written, job %+v", w.endpoint, w.now, len(w.ring), len(w.delayed), len(w.flying), len(w.written), w.job)
 	for name, q := range w.queues {

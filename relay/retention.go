@@ -25,13 +25,15 @@ const (
 func (s *session) retainAll(ctx context.Context) error {
 	for {
 		messages, claims, err := s.retain(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case isPermanent(err):
-			// Some installations keep these rights from the relay.
-			s.log.Warn("retention is not permitted", zap.Error(err))
-			return nil
+			// Some installations keep these rights from the relay. It moves
+			// messages without them.
+			s.log.Error("retention is not permitted", zap.Error(err))
+			<-ctx.Done()
 		case err != nil:
 			s.log.Warn("retention failed", zap.Error(err))
 		case messages+claims > 0:

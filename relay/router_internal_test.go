@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outbox-relay/outbox-relay/outbox"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
 func testConfig() Config {

@@ -28,9 +28,8 @@ import (
 const (
 	// sweepChunk is the number of candidates of one round.
 	sweepChunk = 10_000
-	// reasonRecovered is why a message is in the table that the stream did not
-	// show.
-	reasonRecovered = "recovered"
+	// sweepPause is the wait between two looks at the confirmed flush.
+	sweepPause = 200 * time.Millisecond
 )
 
 // sweeper remembers what a round leaves for the next.
@@ -54,9 +53,11 @@ func (s *session) sweepAll(ctx context.Context) error {
 	sweeper := &sweeper{store: s.relay.sweeping, log: s.log}
 	for {
 		wait := s.relay.cfg.SweepInterval
-		switch more, err := s.sweepOnce(ctx, sweeper); {
-		case ctx.Err() != nil:
+		more, err := s.sweepOnce(ctx, sweeper)
+		if ctx.Err() != nil {
 			return nil
+		}
+		switch {
 		case isPermanent(err):
 			return err
 		case err != nil:
@@ -104,9 +105,6 @@ func (s *session) passed(ctx context.Context, position string) error {
 		}
 	}
 }
-
-// sweepPause is the wait between two looks at the confirmed flush.
-const sweepPause = 200 * time.Millisecond
 
 // look notes where things stand and collects the candidates.
 func (w *sweeper) look(ctx context.Context) (r round, err error) {
