@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -50,3 +51,7 @@ func isPermanent(err error) bool {
 	}
 	return false
 }
+
+// over reports whether a loop has been asked to end: then an error is the end's
+// and says nothing.
+func over(ctx context.Context) bool { return ctx.Err() != nil }

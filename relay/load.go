@@ -300,7 +300,7 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 		rows, err = s.relay.loading.deferred(ctx, j)
 		return err
 	})
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return nil
 	}
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 func (s *session) retainAll(ctx context.Context) error {
 	for {
 		messages, claims, err := s.retain(ctx)
-		if ctx.Err() != nil {
+		if over(ctx) {
 			return nil
 		}
 		switch {

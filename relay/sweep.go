@@ -54,7 +54,7 @@ func (s *session) sweepAll(ctx context.Context) error {
 	for {
 		wait := s.relay.cfg.SweepInterval
 		more, err := s.sweepOnce(ctx, sweeper)
-		if ctx.Err() != nil {
+		if over(ctx) {
 			return nil
 		}
 		switch {
