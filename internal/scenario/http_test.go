@@ -40,37 +40,6 @@ func noDeadLetters(t *testing.T, w *scenario.World) {
 	}
 }
 
-// HTTP-05: the server closes connections just as they are used. No message is
-// counted out for it, and nobody is bothered.
-func TestHTTP05_IdleConnectionsAreClosed(t *testing.T) {
-	t.Parallel()
-	w := scenario.New(t).With(quick)
-	var idle atomic.Int64
-	server := httptest.NewUnstartedServer(w.Queue)
-	server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
-		if state == http.StateIdle && idle.Add(1)%3 == 0 {
-			_ = conn.Close()
-		}
-	}
-	server.Start()
-	t.Cleanup(server.Close)
-	w.Env["INFRAI_BASE_URL"] = server.URL
-	w.Fault(emulator.Fault{Route: "queue.publish", Every: 7, Cut: emulator.CutClose})
-	r := w.Start()
-	for _, m := range scenario.Batch("m", 60, "a", "b", "") {
-		w.Insert(m)
-		w.AwaitAccepted()
-	}
-	w.Settle()
-	noDeadLetters(t, w)
-	if most := w.Count(`select max(attempts) from outbox.dispatched`); most > 5 {
-		t.Errorf("a message took %d attempts", most)
-	}
-	if n := r.Logs().FilterMessage("sending paused").Len(); n > 0 {
-		t.Errorf("sending was paused %d times", n)
-	}
-}
-
 // drips is a front that answers some keys with less than an answer, until it is
 // told to stop that. It notes when requests came in.
 type drips struct {
@@ -355,30 +324,5 @@ func TestHTTP09_RedirectsAreNotFollowed(t *testing.T) {
 	text := fmt.Sprint(lines[0].ContextMap())
 	if !strings.Contains(text, host) || strings.Contains(text, "secret") {
 		t.Errorf("the line names too little or too much: %s", text)
-	}
-}
-
-// HTTP-11: connections are used again, whatever the answers are.
-func TestHTTP11_ConnectionsAreReused(t *testing.T) {
-	t.Parallel()
-	const inFlight = 8
-	w := scenario.New(t).With(quick).With(map[string]string{
-		"RELAY_MAX_IN_FLIGHT": fmt.Sprint(inFlight), "INFRAI_MAX_CONNECTIONS": fmt.Sprint(inFlight),
-	})
-	w.Fault(emulator.Fault{Route: "queue.publish", Probability: 0.1, Seed: 1, Status: 500, Body: emulator.BodyHTML, Size: 2000})
-	w.Fault(emulator.Fault{Route: "queue.publish", Probability: 0.01, Seed: 2, Status: 429, Message: strings.Repeat("slowly ", 300)})
-	w.Fault(emulator.Fault{Route: "queue.publish", Probability: 0.05, Seed: 3, Status: 502, Body: emulator.BodyHTML, Size: 200_000})
-	for i := range 10 {
-		w.Commit(w.Conn, scenario.Batch(fmt.Sprintf("m%d", i), 100, "a", "b", "c", "d", "")...)
-	}
-	w.Start()
-	w.Settle()
-	connections := map[string]bool{}
-	for _, e := range w.Published() {
-		connections[e.Connection] = true
-	}
-	// A few more than the limit: a stop of the session gives up what it had.
-	if len(connections) > 2*inFlight {
-		t.Errorf("%d connections for %d requests, %d at once", len(connections), len(w.Published()), inFlight)
 	}
 }
