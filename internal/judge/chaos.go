@@ -97,8 +97,57 @@ func (r *run) hurtDatabase(ctx context.Context) {
 		_, _ = conn.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity
 			where datname = current_database() and application_name <> $1 and pid <> pg_backend_pid()`, applicationName)
 	}
-	acts := append(r.network("database", r.databaseProxy), terminate, terminate, restart("immediate"), restart("fast"))
+	drop := func(ctx context.Context, _ *rand.Rand) {
+		r.report.fault("slot dropped", r.dropSlot(ctx))
+	}
+	acts := append(r.network("database", r.databaseProxy), terminate, terminate, restart("immediate"), restart("fast"), drop, drop)
 	r.hurt(ctx, 2, 3*time.Second, 10*time.Second, acts)
+}
+
+// dropSlot drops the slot under the relay that holds it, and says how that went.
+func (r *run) dropSlot(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, r.url)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	for {
+		_, err := conn.Exec(ctx, `select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = $1`, slot)
+		if err == nil {
+			_, err = conn.Exec(ctx, `select pg_drop_replication_slot($1)`, slot)
+		}
+		if err == nil || !wait(ctx, time.Millisecond) {
+			return fmt.Sprint(err)
+		}
+	}
+}
+
+// pause stops a queue as an operator does, and lets it go on.
+func (r *run) pause(ctx context.Context, dice *rand.Rand) {
+	queue := queues[dice.IntN(len(queues))]
+	r.report.fault("queue paused", queue)
+	r.setPaused(ctx, queue, true)
+	wait(ctx, between(dice, time.Second, 8*time.Second))
+	r.setPaused(context.WithoutCancel(ctx), queue, false)
+}
+
+// setPaused tries until the server is there.
+func (r *run) setPaused(ctx context.Context, queue string, paused bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, r.url)
+		if err == nil {
+			_, err = conn.Exec(ctx, `insert into outbox.queues (queue, paused) values ($1, $2)
+				on conflict (queue) do update set paused = excluded.paused`, queue, paused)
+			_ = conn.Close(ctx)
+		}
+		if err == nil || !wait(ctx, reconnectPause) {
+			return
+		}
+	}
 }
 
 // network is what can happen to connections.
@@ -151,7 +200,7 @@ func (r *run) hurtQueue(ctx context.Context) {
 			r.sprinkle(dice)
 		}
 	}
-	acts := append(r.network("queue", r.queueProxy),
+	acts := append(r.network("queue", r.queueProxy), r.pause, r.pause,
 		outage("queue down", emulator.Fault{Route: publish, Status: 503}),
 		outage("queue down", emulator.Fault{Route: publish, Status: 503, RetryAfter: "2"}),
 		outage("queue hangs", emulator.Fault{Route: publish, Hang: true}),

@@ -18,6 +18,8 @@ const (
 	keylessShare   = 0.2
 	poisonShare    = 0.0005
 	largeShare     = 0.01
+	slowShare      = 0.02 // of the transactions stay open for a while
+	slowest        = 4 * time.Second
 	reconnectPause = 50 * time.Millisecond
 )
 
@@ -78,7 +80,11 @@ func (w *writer) transaction(ctx context.Context) {
 		w.ledger.end(w.number, first, len(rows), rolledBack)
 		return
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil || rollback {
+	err = tx.SendBatch(ctx, batch).Close()
+	if w.dice.Float64() < slowShare {
+		wait(ctx, between(w.dice, 0, slowest)) // others commit meanwhile
+	}
+	if err != nil || rollback {
 		_ = tx.Rollback(ctx)
 		w.ledger.end(w.number, first, len(rows), rolledBack)
 		return
