@@ -24,7 +24,11 @@ func (n *noticeLog) write(log *zap.Logger, notice *pgconn.Notice, position lsn) 
 		return
 	}
 	n.last, n.lastAt = notice.Message, now
-	log.Warn("notice of the server",
+	write := log.Warn
+	if skipsPublication(notice) {
+		write = log.Error
+	}
+	write("notice of the server",
 		zap.String(fieldCode, notice.Code), zap.String(fieldText, notice.Message),
 		zap.String(fieldHint, notice.Hint), zap.Stringer(fieldLSN, position))
 }

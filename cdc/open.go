@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,7 +26,6 @@ func (s *Source) Open(ctx context.Context) error {
 	for {
 		err := s.attempt(ctx)
 		if err == nil {
-			s.noted = ""
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -57,15 +57,35 @@ func (s *Source) leaveLast(ctx context.Context) error {
 		return errOpen
 	}
 	last.tasks.Wait()
-	if last.moved(s.config.RetryMax) {
-		s.retries.reset()
-	}
+	s.learn(last)
 	next := remedyFor(last.err)
-	if errors.Is(last.err, ErrClosed) || next == retry && last.moved(s.config.RetryMax) {
+	if errors.Is(last.err, ErrClosed) || next == retry && last.useful(s.config.RetryMax) {
 		return nil
 	}
 	s.setProblem(last.err)
 	return s.rest(ctx, "stream ended, will be opened again", next, last.err)
+}
+
+// patienceMax makes 8 minutes of the default of WALSenderTimeout.
+const patienceMax = 32
+
+// learn draws the conclusions from a session. One that got somewhere ends all
+// trouble. After one that broke off in silence and got nowhere, the next one is
+// more patient: the server may be at work for longer than the timeouts on
+// something that it cannot interrupt, such as a transaction with very many
+// changes of the catalog, and would begin again at it every time.
+func (s *Source) learn(last *session) {
+	switch {
+	case last.progressed():
+		s.retries.reset()
+		s.noted, s.patience = "", 1
+	case errors.Is(last.err, errSilent), errors.Is(last.err, io.ErrUnexpectedEOF):
+		s.patience = min(2*s.patience, patienceMax)
+	}
+}
+
+func (s *Source) patiently(timeout time.Duration) time.Duration {
+	return time.Duration(s.patience) * timeout
 }
 
 // rest waits before the next attempt. It writes one line for each change of the
@@ -137,7 +157,7 @@ func (s *Source) takeSlot(ctx context.Context, conn *pgx.Conn) (*session, error)
 func (s *Source) dialSame(ctx context.Context, server server) (*wire, identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
 	defer cancel()
-	wire, err := dial(ctx, s.replication)
+	wire, err := dial(ctx, streamConfig(s.replication, s.patiently(s.config.WALSenderTimeout)))
 	if err != nil {
 		return nil, identity{}, err
 	}
@@ -190,7 +210,7 @@ func (s *Source) launch(session *session, conn *pgx.Conn) {
 	s.setProblem(nil)
 	s.stats.sessions.Add(1)
 	owner := &stream{
-		session: session, config: s.config, log: s.log,
+		session: session, config: s.config, silence: s.patiently(s.config.SilenceTimeout), log: s.log,
 		decoder: newDecoder(s.config.Schema), position: session.start,
 		tracker: tracker{confirmed: session.start},
 	}

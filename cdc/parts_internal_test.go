@@ -3,10 +3,12 @@ package cdc
 import (
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"go.uber.org/zap"
@@ -119,6 +121,42 @@ func TestOperatorError_LeadsToItsCauses(t *testing.T) {
 	}
 	if want := "missing privilege: connect replication: FATAL: permission denied (SQLSTATE 42501)"; err.Error() != want {
 		t.Errorf("text %q, want %q", err, want)
+	}
+}
+
+// A server that is at work for longer than the timeouts allow gets the time it
+// needs, once it is clear that it would begin again every time.
+func TestSource_Learn(t *testing.T) {
+	t.Parallel()
+	nowhere, err := pgx.ParseConfig("postgres://127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{RetryMin: time.Second, RetryMax: time.Minute}, nowhere, nowhere, zap.NewNop())
+	session := func(err error, confirmed lsn) *session {
+		last := &session{err: err, start: 10, begun: time.Now()}
+		last.confirmed.Store(uint64(confirmed))
+		return last
+	}
+	for i, step := range []struct {
+		err       error
+		confirmed lsn
+		want      int
+	}{
+		{errSilent, 11, 1},
+		{fmt.Errorf("%w: for 15 s", errSilent), 10, 2},
+		{fmt.Errorf("read the stream: %w", io.ErrUnexpectedEOF), 10, 4},
+		{errors.New("connection reset"), 10, 4},
+		{errSilent, 10, 8},
+		{errSilent, 10, 16},
+		{errSilent, 10, 32},
+		{errSilent, 10, 32},
+		{errors.New("connection reset"), 12, 1},
+	} {
+		s.learn(session(step.err, step.confirmed))
+		if s.patience != step.want {
+			t.Errorf("step %d: patience %d, want %d", i, s.patience, step.want)
+		}
 	}
 }
 

@@ -71,10 +71,14 @@ func (s *session) over() bool {
 	}
 }
 
-// moved reports whether the session was of use: it got past its start, or
-// lasted for a while.
-func (s *session) moved(enough time.Duration) bool {
-	return lsn(s.confirmed.Load()) > s.start || time.Since(s.begun) >= enough
+// progressed reports whether the session got past its start.
+func (s *session) progressed() bool {
+	return lsn(s.confirmed.Load()) > s.start
+}
+
+// useful reports whether the session progressed, or at least lasted.
+func (s *session) useful(enough time.Duration) bool {
+	return s.progressed() || time.Since(s.begun) >= enough
 }
 
 // checkNow asks the watch to look at publication and slot.

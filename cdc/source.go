@@ -21,7 +21,7 @@ type Source struct {
 	config      Config
 	database    *pgx.ConnConfig // where the relay's own SQL goes; perhaps a pooler
 	direct      *pgx.ConnConfig // SQL straight to the server of the stream
-	replication *pgx.ConnConfig
+	replication *pgx.ConnConfig // as given
 	log         *zap.Logger
 
 	current atomic.Pointer[session] // the last session, open or not; nil before the first
@@ -30,10 +30,11 @@ type Source struct {
 	stats   counters
 
 	// Of Open alone.
-	retries backoff
-	created bool   // the slot was made, and no session has told it yet
-	noted   string // the trouble in the last line of the log
-	doubts  string // likewise, of the publication
+	retries  backoff
+	patience int    // how many times longer than the settings the timeouts of the next session are
+	created  bool   // the slot was made, and no session has told it yet
+	noted    string // the trouble in the last line of the log
+	doubts   string // likewise, of the publication
 }
 
 // New makes a Source. It connects nothing. Both configurations lead to the same
@@ -44,9 +45,10 @@ func New(config Config, database, replication *pgx.ConnConfig, log *zap.Logger) 
 		config:      config,
 		database:    plainConfig(database),
 		direct:      sqlConfig(replication),
-		replication: streamConfig(replication, config.WALSenderTimeout),
+		replication: replication,
 		log:         log.Named("cdc").With(zap.String(fieldSlot, config.Slot)),
 		retries:     backoff{least: config.RetryMin, most: config.RetryMax},
+		patience:    1,
 	}
 }
 

@@ -36,8 +36,9 @@ const (
 // reads from it or writes to it.
 type stream struct {
 	*session
-	config Config
-	log    *zap.Logger
+	config  Config
+	silence time.Duration // after so much of it the session ends
+	log     *zap.Logger
 
 	decoder *decoder
 	tracker tracker
@@ -115,8 +116,8 @@ func (s *stream) upkeep(now time.Time, reading bool) error {
 	if err := s.settle(); err != nil {
 		return err
 	}
-	if silence := now.Sub(s.heardAt); reading && silence >= s.config.SilenceTimeout {
-		return fmt.Errorf("%w: nothing read for %.0f s", errSilent, silence.Seconds())
+	if elapsed := now.Sub(s.heardAt); reading && elapsed >= s.silence {
+		return fmt.Errorf("%w: nothing read for %.0f s", errSilent, elapsed.Seconds())
 	}
 	elapsed := now.Sub(s.reportedAt)
 	switch {
@@ -153,7 +154,7 @@ func (s *stream) report(now time.Time, askReply bool) error {
 // wakeAt is when upkeep is due if nothing arrives.
 func (s *stream) wakeAt(now time.Time) time.Time {
 	at := s.reportedAt.Add(s.config.StatusInterval)
-	if silent := s.heardAt.Add(s.config.SilenceTimeout); silent.Before(at) {
+	if silent := s.heardAt.Add(s.silence); silent.Before(at) {
 		at = silent
 	}
 	if poll := now.Add(pollInterval); poll.Before(at) && s.unsettled() {
@@ -193,7 +194,8 @@ func (s *stream) read(deadline time.Time) error {
 		if s.wire.buffered() > 0 {
 			continue
 		}
-		// The rest of a transaction is never far away.
+		// The rest of a transaction is never far away; the deadline is there
+		// for when it is.
 		if !s.tracker.inTransaction() {
 			break
 		}
