@@ -5,10 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outbox-relay/outbox-relay/internal/operate"
-	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 )
 
 func (r *rig) set(queue string, args ...string) error {
@@ -79,54 +76,5 @@ func TestQueues_RefusesWhatIsNotValid(t *testing.T) {
 	}
 	if got := r.text(`select count(*)::text from outbox.queues`); got != "0" {
 		t.Errorf("%s rows were written", got)
-	}
-}
-
-// The rights that the page for operators names are enough for everything, and
-// do not let payloads be read.
-func TestRights_OfAnOperator(t *testing.T) {
-	t.Parallel()
-	url := pgtest.Migrated(t)
-	owner := setupAt(t, url)
-	owner.messages(3, "a")
-	owner.die(1, 2)
-	owner.defers("transient", 3)
-	role := pgx.Identifier{"operator_" + owner.conn.Config().Database}.Sanitize()
-	owner.exec(`create role ` + role)
-	t.Cleanup(func() {
-		conn := setupAt(t, url)
-		conn.exec(`drop owned by ` + role)
-		conn.exec(`drop role ` + role)
-	})
-	owner.exec(`grant usage on schema outbox to ` + role)
-	owner.exec(`grant select on outbox.message_status, outbox.schema_version to ` + role)
-	owner.exec(`grant select, insert, update, delete on outbox.deferred, outbox.dead_letters to ` + role)
-	owner.exec(`grant select, insert, update on outbox.queues to ` + role)
-
-	r := setupAt(t, url)
-	r.exec(`set role ` + role)
-	if _, err := r.DeadLetters(t.Context(), operate.Filter{Key: "k1"}); err != nil {
-		t.Error(err)
-	}
-	if done := r.redrive(1); done != 1 {
-		t.Errorf("%d redriven", done)
-	}
-	if _, err := r.Discard(t.Context(), []int64{2}, "no"); err != nil {
-		t.Error(err)
-	}
-	if _, err := r.Deferred(t.Context(), operate.Filter{}); err != nil {
-		t.Error(err)
-	}
-	if _, err := r.MakeDue(t.Context(), operate.Retries, []int64{3}); err != nil {
-		t.Error(err)
-	}
-	if err := r.set("orders", "paused=true"); err != nil {
-		t.Error(err)
-	}
-	if _, err := r.Queues(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, err := r.conn.Exec(t.Context(), `select payload from outbox.messages`); err == nil {
-		t.Error("an operator reads payloads")
 	}
 }
