@@ -105,7 +105,9 @@ func TestDeadLetters_Discard(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	conn := fill(t, r)
-	discard := func(args ...string) []string { return append([]string{"dead-letters", "discard", "--why", "a test"}, args...) }
+	discard := func(args ...string) []string {
+		return append([]string{"dead-letters", "discard", "--why", "a test"}, args...)
+	}
 
 	expectCode(t, r.settings, exitUsage, []string{"dead-letters", "discard", "1"}, "--why is missing")
 	expectCode(t, r.settings, exitStopped, discard(), "3 dead letters match", "nothing was changed")

@@ -250,7 +250,7 @@ func TestRedrive_ManyOfOneLane(t *testing.T) {
 	r.exec(`insert into outbox.messages (key, queue, ordering_key, payload) values ('x', 'orders', 'b', '{}')`)
 	r.defers("held", n+11, n+1, n+2)
 	ids := make([]int64, n)
-	want := make([]string, n)
+	want := make([]string, n, n+3)
 	for i := range ids {
 		ids[i], want[i] = int64(i+1), fmt.Sprint(i+1)
 	}
