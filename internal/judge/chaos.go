@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,6 +68,13 @@ func (r *run) hurtRelays(ctx context.Context) {
 		r.relays.stop(ctx, place)
 		again(ctx, dice, place)
 	}
+	freeze := func(ctx context.Context, dice *rand.Rand) {
+		place, d := dice.IntN(2), between(dice, time.Second, 25*time.Second)
+		r.report.fault("relay frozen", fmt.Sprintf("place %d for %v", place, d))
+		_ = r.relays.at(place).Signal(syscall.SIGSTOP)
+		wait(ctx, d)
+		_ = r.relays.at(place).Signal(syscall.SIGCONT)
+	}
 	both := func(ctx context.Context, dice *rand.Rand) {
 		r.report.fault("both relays killed", "")
 		r.relays.kill(0)
@@ -74,7 +82,7 @@ func (r *run) hurtRelays(ctx context.Context) {
 		again(ctx, dice, 0)
 		again(ctx, dice, 1)
 	}
-	r.hurt(ctx, 1, 3*time.Second, 12*time.Second, []act{kill, kill, stop, stop, both})
+	r.hurt(ctx, 1, 3*time.Second, 12*time.Second, []act{kill, kill, stop, stop, both, freeze, freeze})
 }
 
 // hurtDatabase breaks the server and the relays' connections to it.

@@ -17,6 +17,7 @@ const (
 	open       state = iota // written, its transaction has not ended
 	committed               // must be accepted
 	rolledBack              // must never be seen
+	withdrawn               // deleted after its commit: may be accepted or not
 )
 
 // row is all that the judge remembers of a message.
@@ -27,6 +28,7 @@ type row struct {
 	lane     int32 // -1 without ordering key
 	state    state
 	poison   bool // the queue refuses it for good
+	later    bool // has a deliver_at: its ordering key binds it to nothing
 	answered bool // an answer of the queue's own that says yes was sent
 }
 
@@ -102,11 +104,18 @@ func (l *ledger) end(writer, first, n int, s state) {
 		switch {
 		case s == rolledBack && r.requests > 0:
 			l.report.violate("phantom", "%s was sent and rolled back", key(writer, i, r.poison))
-		case s == committed && r.lane >= 0:
+		case s == committed && r.lane >= 0 && !r.later:
 			l.lanes[r.lane].rows = append(l.lanes[r.lane].rows, int32(i))
 		}
 	}
 	l.report.transaction(s, n)
+}
+
+// withdraw notes that a committed row is about to be deleted.
+func (l *ledger) withdraw(writer, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writers[writer][n].state = withdrawn
 }
 
 // saw takes in a request that the queue got.
@@ -209,7 +218,7 @@ func (l *ledger) checkLane(number int) (suspects map[string]bool) {
 		n := int(at.rows[i])
 		r := &l.writers[at.writer][n]
 		switch {
-		case r.poison:
+		case r.poison, r.state == withdrawn && r.accepted == 0:
 		case r.accepted == 0:
 			whole = false
 			continue
@@ -254,19 +263,23 @@ func (l *ledger) missing() (count int, some []string) {
 	return count, some
 }
 
-// committed counts the committed rows, and the poisonous ones among them.
-func (l *ledger) committed() (all, poison int64) {
+// committed counts the committed rows, the poisonous ones among them, and those
+// that were withdrawn.
+func (l *ledger) committed() (all, poison, gone int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for w := range l.writers {
 		for n := range l.writers[w] {
-			if r := &l.writers[w][n]; r.state == committed {
+			switch r := &l.writers[w][n]; {
+			case r.state == withdrawn:
+				gone++
+			case r.state == committed && r.poison:
+				poison++
 				all++
-				if r.poison {
-					poison++
-				}
+			case r.state == committed:
+				all++
 			}
 		}
 	}
-	return all, poison
+	return all, poison, gone
 }

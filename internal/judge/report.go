@@ -39,6 +39,8 @@ type Report struct {
 	// most descriptors, MaxRetained the most WAL behind the slot in bytes, and
 	// MaxDeferred the most rows that waited in the table.
 	MaxRSS, MaxFiles, MaxRetained, MaxDeferred int64
+	// Withdrawn messages were deleted after their commit.
+	Withdrawn int64
 	// DeadLetters at the end; Settled is how long the end took.
 	DeadLetters int64
 	Settled     time.Duration
@@ -110,6 +112,7 @@ func (r *Report) Table() string {
 	line("transactions committed", r.Transactions)
 	line("transactions rolled back or broken", r.Aborted)
 	line("messages committed", r.Messages)
+	line("messages withdrawn", r.Withdrawn)
 	line("dead letters, as scripted", r.DeadLetters)
 	line("requests, first of a key", r.Requests.First)
 	line("requests after a failure", r.Requests.AfterFailure)

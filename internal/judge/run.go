@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -223,7 +224,7 @@ func (r *run) stopAll(ctx context.Context) {
 	if r.report.MaxFiles > maxFiles {
 		r.report.violate("files", "a relay had %d descriptors", r.report.MaxFiles)
 	}
-	if r.report.MaxRSS == 0 {
+	if r.report.MaxRSS == 0 && runtime.GOOS == "linux" {
 		r.report.violate("judge", "no memory was measured")
 	}
 }

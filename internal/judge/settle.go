@@ -95,10 +95,12 @@ func (r *run) unsettled(ctx context.Context, before sight) (sight, error) {
 
 // judgeTables compares the last sight with what was committed.
 func (r *run) judgeTables(s sight) {
-	all, poison := r.ledger.committed()
+	all, poison, gone := r.ledger.committed()
 	r.report.DeadLetters = s.dead
-	if s.messages != all {
-		r.report.violate("judge", "%d messages in the table, %d committed", s.messages, all)
+	r.report.Withdrawn = gone
+	// A deletion whose answer was lost may have happened or not.
+	if s.messages < all || s.messages > all+gone {
+		r.report.violate("judge", "%d messages in the table, %d committed and %d withdrawn", s.messages, all, gone)
 	}
 	if s.dead != poison || s.strangers != 0 {
 		r.report.violate("dead letters", "%d dead letters, of which %d nobody scripted; %d were", s.dead, s.strangers, poison)

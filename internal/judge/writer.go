@@ -18,6 +18,9 @@ const (
 	keylessShare   = 0.2
 	poisonShare    = 0.0005
 	largeShare     = 0.01
+	laterShare     = 0.02 // of the messages are scheduled
+	latest         = 5 * time.Second
+	withdrawShare  = 0.1  // of the transactions lose a message after their commit
 	slowShare      = 0.02 // of the transactions stay open for a while
 	slowest        = 4 * time.Second
 	reconnectPause = 50 * time.Millisecond
@@ -68,6 +71,7 @@ func (w *writer) transaction(ctx context.Context) {
 			rows[i].lane = w.lanes[w.dice.IntN(len(w.lanes))]
 		}
 		rows[i].poison = w.dice.Float64() < poisonShare
+		rows[i].later = w.dice.Float64() < laterShare
 	}
 	first := w.ledger.begin(w.number, rows)
 	batch := &pgx.Batch{}
@@ -94,6 +98,16 @@ func (w *writer) transaction(ctx context.Context) {
 		return
 	}
 	w.ledger.end(w.number, first, len(rows), committed)
+	if n := w.dice.IntN(len(rows)); !rows[n].poison && w.dice.Float64() < withdrawShare {
+		w.withdraw(ctx, first+n)
+	}
+}
+
+// withdraw deletes a message. Whether that comes in time, or happens at all, is
+// nobody's promise.
+func (w *writer) withdraw(ctx context.Context, n int) {
+	w.ledger.withdraw(w.number, n)
+	_, _ = w.conn.Exec(ctx, `delete from outbox.messages where key = $1`, key(w.number, n, false))
 }
 
 func (w *writer) insert(batch *pgx.Batch, n int, r *row) {
@@ -107,9 +121,14 @@ func (w *writer) insert(batch *pgx.Batch, n int, r *row) {
 	if w.dice.Float64() < largeShare {
 		size = w.dice.IntN(20_000)
 	}
-	batch.Queue(`insert into outbox.messages (key, queue, ordering_key, payload)
-		values ($1, $2, $3, jsonb_build_object('key', $1::text, 'fill', repeat('x', $4)))`,
-		key(w.number, n, r.poison), queue, orderingKey, size)
+	var deliverAt *time.Time
+	if r.later {
+		at := time.Now().Add(between(w.dice, 0, latest))
+		deliverAt = &at
+	}
+	batch.Queue(`insert into outbox.messages (key, queue, ordering_key, payload, deliver_at)
+		values ($1, $2, $3, jsonb_build_object('key', $1::text, 'fill', repeat('x', $4)), $5)`,
+		key(w.number, n, r.poison), queue, orderingKey, size, deliverAt)
 }
 
 // lookUp finds out whether a commit happened whose answer was lost. The server
