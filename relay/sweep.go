@@ -13,10 +13,11 @@ import (
 // a swapped table or a hand in the catalog hid from the stream. The table is the
 // truth; the WAL is the fast path.
 //
-// A round notes the end of the WAL, looks for messages without outcome, and waits
-// until the confirmed flush has passed that position: everything that the stream
-// could show of them has an outcome by then. What still has none, it never will
-// show. That is deferred with the reason recovered, and it is an alarm.
+// A round looks for messages without outcome, notes the end of the WAL after that,
+// so that their commits are before it, and waits until the confirmed flush has
+// passed that position: everything that the stream could show of them has an
+// outcome by then. What still has none, it never will show. That is deferred with
+// the reason recovered, and it is an alarm.
 //
 // Looking at the whole table every minute would be too much, so a floor moves up
 // behind the messages that are settled. Numbers are given out before commits, in
@@ -41,7 +42,7 @@ type sweeper struct {
 
 // round is one look at the table.
 type round struct {
-	position   string   // the end of the WAL before the look
+	position   string   // the end of the WAL after the look
 	last       int64    // the last number that was given out
 	writers    []string // the transactions that may commit a number up to last
 	candidates []int64  // visible messages without outcome
@@ -109,7 +110,7 @@ func (s *session) passed(ctx context.Context, position string) error {
 // look notes where things stand and collects the candidates.
 func (w *sweeper) look(ctx context.Context) (r round, err error) {
 	err = w.store.with(ctx, func(conn *pgx.Conn) error {
-		if err := conn.QueryRow(ctx, w.store.sql.sweepMark, w.store.schema).Scan(&r.position, &r.last, &r.writers); err != nil {
+		if err := conn.QueryRow(ctx, w.store.sql.sweepMark, w.store.schema).Scan(&r.last, &r.writers); err != nil {
 			return err
 		}
 		rows, err := conn.Query(ctx, w.store.sql.candidates, w.floor, sweepChunk)
@@ -118,7 +119,10 @@ func (w *sweeper) look(ctx context.Context) (r round, err error) {
 		}
 		r.candidates, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		r.more = len(r.candidates) == sweepChunk
-		return err
+		if err != nil {
+			return err
+		}
+		return conn.QueryRow(ctx, `select pg_current_wal_insert_lsn()::text`).Scan(&r.position)
 	})
 	if err != nil {
 		return round{}, fmt.Errorf("look for messages without outcome: %w", err)
@@ -166,11 +170,10 @@ func (s *store) reached(ctx context.Context, position, target string) (reached b
 	return reached, err
 }
 
-// The position and the locks first, the number after: a writer without the lock
-// at this moment gets a higher number.
+// The number first, the locks after: a writer that has no lock by then gets a
+// higher number.
 const sqlSweepMark = `
-select pg_current_wal_insert_lsn()::text,
-	coalesce((select last_value from outbox.messages_id_seq where is_called), 0),
+select coalesce((select last_value from outbox.messages_id_seq where is_called), 0),
 	coalesce((select array_agg(distinct l.virtualtransaction) from pg_locks l
 		where l.mode = 'RowExclusiveLock' and l.relation = t.oid and l.database = (select oid from pg_database where datname = current_database())), '{}')
 from pg_class t join pg_namespace n on n.oid = t.relnamespace
