@@ -91,6 +91,10 @@ func (s *relays) bury(place int, p *relaybin.Process) {
 			s.report.violate("log", "pid %d wrote %q", p.PID(), sign)
 		}
 	}
+	// A dropped slot hides messages; else the stream shows all, and an alarm is false.
+	if strings.Contains(text, "messages recovered that the stream did not show") && !s.report.happened("slot dropped") {
+		s.report.violate("alarm", "pid %d recovered messages that the stream should have shown", p.PID())
+	}
 	name := filepath.Join(s.folder, fmt.Sprintf("relay-%d-%d.log", place, p.PID()))
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		s.report.violate("judge", "%v", err)

@@ -79,6 +79,13 @@ func (r *Report) fault(name, detail string) {
 	r.tell(strings.TrimSpace(name + " " + detail))
 }
 
+// happened reports whether something was done to a part.
+func (r *Report) happened(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Faults[name] > 0
+}
+
 // tell notes a line with its time. The caller holds mu.
 func (r *Report) tell(text string) {
 	r.note(fmt.Sprintf("%s %7.2f %s", time.Now().UTC().Format("15:04:05.000"), time.Since(r.begun).Seconds(), text))
