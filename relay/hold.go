@@ -2,6 +2,7 @@ package relay
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -33,6 +34,15 @@ type hold struct {
 	cached     int   // rows of it in memory
 	pending    int   // deferrals on their way into the table
 	tail       list  // live messages, while closing
+}
+
+// beforeAll is lower than every position: those of redriven messages are
+// negative.
+const beforeAll = math.MinInt64
+
+// newHold returns a hold of a lane, or with a nil lane, of a whole queue.
+func newHold(q *queue, l *lane) *hold {
+	return &hold{queue: q, lane: l, cursor: beforeAll}
 }
 
 type holdState uint8
@@ -128,7 +138,7 @@ func (r *router) putOff(now time.Time, m *message, failure *PublishError) {
 	}
 	l.head = nil
 	if l.hold == nil {
-		l.hold = &hold{queue: m.queue, lane: l}
+		l.hold = newHold(m.queue, l)
 	}
 	r.deferOne(m, l.hold, notBefore, failure)
 	r.deferWaiting(l, l.hold)
@@ -183,7 +193,7 @@ func (r *router) deferWaiting(l *lane, h *hold) {
 // requests in flight and what waits behind a live one: that follows when it
 // returns.
 func (r *router) holdQueue(q *queue, why string) {
-	q.hold = &hold{queue: q}
+	q.hold = newHold(q, nil)
 	r.log.Info("queue held", zap.String(keyQueue, q.name), zap.String(keyReason, why), zap.Int(keyMessages, q.inMemory))
 	r.parkLanes(q)
 	for _, m := range r.idleMessages(q) {
@@ -272,7 +282,7 @@ func (r *router) unhold(h *hold) {
 // rehold stops the draining of a scope: what is cached and in nobody's hands is
 // dropped, what is live goes into the table behind the rest.
 func (r *router) rehold(h *hold) {
-	h.state, h.cursor, h.loading = held, 0, false
+	h.state, h.cursor, h.loading = held, beforeAll, false
 	h.generation++
 	delete(r.draining, h)
 	delete(r.parked, h)

@@ -168,7 +168,7 @@ func (r *router) takeCached(now time.Time, h *hold, d *deferredRow) {
 		}
 		if d.notBefore.After(now) {
 			l = r.ensureLane(h.queue, d.row.OrderingKey)
-			l.hold = &hold{queue: h.queue, lane: l}
+			l.hold = newHold(h.queue, l)
 			r.joinLane(l)
 			return
 		}
@@ -198,7 +198,7 @@ func (r *router) takeDue(now time.Time, d *deferredRow) {
 	}
 	l := r.ensureLane(q, d.orderingKey)
 	if l.hold == nil {
-		l.hold = &hold{queue: q, lane: l}
+		l.hold = newHold(q, l)
 	}
 	if l.hold.state != held {
 		return
@@ -262,7 +262,7 @@ func (r *router) holdQueues(names []string) {
 	for _, name := range names {
 		q := r.queueOf(name)
 		if q.hold == nil {
-			q.hold = &hold{queue: q}
+			q.hold = newHold(q, nil)
 		}
 	}
 	signal(r.load)

@@ -72,6 +72,52 @@ func TestRedrive_ArrivesWithTheSameKey(t *testing.T) {
 	}
 }
 
+// Redriven messages keep their place: before what is deferred behind them, and
+// in their own order, whether the queue is paused at that moment or not.
+func TestRedrive_KeepsThePlaceInTheLane(t *testing.T) {
+	t.Parallel()
+	for name, paused := range map[string]bool{"live": false, "paused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := brisk(scenario.New(t)).With(map[string]string{"RELAY_DEFER_MIN": "2s", "RELAY_DEFER_MAX": "2s"})
+			o := operator(w)
+			var dead []scenario.Message
+			for i, m := range scenario.Batch("refused", 150, "a", "b") {
+				m.Key = fmt.Sprintf("refused-%03d", i)
+				dead = append(dead, m)
+			}
+			refusal := w.Fault(emulator.Fault{KeyPrefix: "refused-", Status: http.StatusUnprocessableEntity})
+			r := w.Start()
+			w.Commit(w.Conn, dead...)
+			awaitDeadLetters(t, w, int64(len(dead)))
+			failing := w.Fault(emulator.Fault{KeyPrefix: "behind-", Status: http.StatusInternalServerError})
+			stop := w.Writers(1) // others get through
+			if paused {
+				setQueue(t, o, operate.Settings{"paused": true})
+				r.AwaitLog("settings of a queue changed")
+			}
+			behind := scenario.Batch("behind", 30, "a", "b")
+			w.Commit(w.Conn, behind...)
+			pgtest.Eventually(t, scenario.Patience, func() error {
+				if n := w.Count(`select count(*) from outbox.deferred where ordering_key in ('a', 'b')`); n != int64(len(behind)) {
+					return fmt.Errorf("%d of both lanes are deferred", n)
+				}
+				return nil
+			})
+			w.Queue.RemoveFault(refusal)
+			redriveAll(t, o, len(dead))
+			w.Queue.RemoveFault(failing)
+			if paused {
+				setQueue(t, o, operate.Settings{"paused": false})
+			}
+			stop()
+			w.Settle()
+			noneLeft(w, t)
+			noDeadLetters(t, w)
+		})
+	}
+}
+
 // A redrive without cure becomes a dead letter again, and nothing waits for it.
 func TestRedrive_RefusedAgain(t *testing.T) {
 	t.Parallel()

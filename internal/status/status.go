@@ -183,4 +183,4 @@ from (select deferred_at from outbox.deferred limit $1::bigint) d`
 
 const sqlDeadLetters = `
 select count(*), count(*) = $1::bigint, extract(epoch from clock_timestamp() - min(died_at))::float8
-from (select died_at from outbox.dead_letters limit $1::bigint) d`
+from (select died_at from outbox.dead_letters where reason <> 'discarded' limit $1::bigint) d`
