@@ -197,16 +197,27 @@ func TestSEC05_PayloadsAreNeverTold(t *testing.T) {
 	})
 	w.Before((&babble{told: map[string]bool{}}).front)
 	faults := []emulator.Fault{
-		{Count: 2, Body: emulator.BodyEcho, Status: 500}, {Count: 2, Body: emulator.BodyEcho, Status: 429},
-		{Count: 2, Body: emulator.BodyEcho, Status: 401}, {Count: 2, Body: emulator.BodyEcho, Status: 404},
-		{Count: 2, Body: emulator.BodyEcho, Status: 207}, {Count: 2, Hang: true}, {Count: 2, Delay: time.Second, Store: true},
-		{Count: 2, Cut: emulator.CutReset}, {Count: 2, Cut: emulator.CutClose}, {Count: 2, Cut: emulator.CutHalf},
-		{Count: 2, Body: emulator.BodyTruncated}, {Count: 2, Body: emulator.BodyBroken}, {Count: 2, Body: emulator.BodySlow},
+		{Count: 2, Body: emulator.BodyEcho, Status: 500},
+		{Count: 2, Body: emulator.BodyEcho, Status: 429},
+		{Count: 2, Body: emulator.BodyEcho, Status: 401},
+		{Count: 2, Body: emulator.BodyEcho, Status: 404},
+		{Count: 2, Body: emulator.BodyEcho, Status: 207},
+		{Count: 2, Hang: true},
+		{Count: 2, Delay: time.Second, Store: true},
+		{Count: 2, Cut: emulator.CutReset},
+		{Count: 2, Cut: emulator.CutClose},
+		{Count: 2, Cut: emulator.CutHalf},
+		{Count: 2, Body: emulator.BodyTruncated},
+		{Count: 2, Body: emulator.BodyBroken},
+		{Count: 2, Body: emulator.BodySlow},
 		{Count: 2, Body: emulator.BodyHTML, Status: 502, Message: marker},
 	}
 	deadly := []emulator.Fault{
-		{Body: emulator.BodyEcho, Status: 400}, {Body: emulator.BodyEcho, Status: 413}, {Body: emulator.BodyEcho, Status: 422},
-		{Body: emulator.BodyEcho, Status: 409}, {Body: emulator.BodyEcho, Status: 200},
+		{Body: emulator.BodyEcho, Status: 400},
+		{Body: emulator.BodyEcho, Status: 413},
+		{Body: emulator.BodyEcho, Status: 422},
+		{Body: emulator.BodyEcho, Status: 409},
+		{Body: emulator.BodyEcho, Status: 200},
 	}
 	message := func(key string) scenario.Message {
 		return scenario.Message{Key: key, Payload: fmt.Sprintf(`{"name":%q,"key":%q}`, marker, key)}
