@@ -17,7 +17,7 @@ const (
 	open       state = iota // written, its transaction has not ended
 	committed               // must be accepted
 	rolledBack              // must never be seen
-	withdrawn               // deleted after its commit: may be accepted or not
+	withdrawn               // deleted after its commit: may be accepted or not, at any time
 )
 
 // row is all that the judge remembers of a message.
@@ -218,7 +218,7 @@ func (l *ledger) checkLane(number int) (suspects map[string]bool) {
 		n := int(at.rows[i])
 		r := &l.writers[at.writer][n]
 		switch {
-		case r.poison, r.state == withdrawn && r.accepted == 0:
+		case r.poison, r.state == withdrawn: // a deletion that came late may come back after a crash
 		case r.accepted == 0:
 			whole = false
 			continue
