@@ -59,3 +59,14 @@ func children(pid int) []int {
 	}
 	return pids
 }
+
+// alive reports whether a process is there. One that has ended and whom nobody
+// has asked how is not: it holds nothing any more.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(text), ") ") // the name before may hold anything but this
+	return !strings.HasPrefix(state, "Z")
+}

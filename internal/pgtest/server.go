@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -117,12 +118,17 @@ func (c *Cluster) Restart(mode string) error {
 }
 
 // Kill ends the server and all its processes at once, as if they had crashed
-// together. It returns once the server has ended.
+// together. It returns once they have ended: while one of them is there, the
+// server cannot be started again.
 func (c *Cluster) Kill() error {
 	if c.server == nil || !c.server.running() {
 		return nil
 	}
-	// Listed before the kill: afterwards they are nobody's children.
+	// A stopped server makes no more processes. They are listed before the
+	// kill: afterwards they are nobody's children.
+	if err := c.server.signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("kill the server: %w", err)
+	}
 	orphans := children(c.PID())
 	if err := c.server.signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill the server: %w", err)
@@ -132,7 +138,26 @@ func (c *Cluster) Kill() error {
 			_ = child.Kill() // it may have noticed and ended
 		}
 	}
-	return c.awaitEnd()
+	if err := c.awaitEnd(); err != nil {
+		return err
+	}
+	return awaitGone(orphans)
+}
+
+// awaitGone waits for the end of processes that are not our children.
+func awaitGone(pids []int) error {
+	deadline := time.NewTimer(stopTimeout)
+	defer deadline.Stop()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for slices.ContainsFunc(pids, alive) {
+		select {
+		case <-ticker.C:
+		case <-deadline.C:
+			return fmt.Errorf("kill the server: some of its processes %v are still there after %v", pids, stopTimeout)
+		}
+	}
+	return nil
 }
 
 // PID is the process id of the server, also after its end; 0 before the first
