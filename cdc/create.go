@@ -31,6 +31,11 @@ func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) 
 	case found.exists:
 		return nil
 	}
+	if s.announce != nil {
+		if err := s.announce(ctx); err != nil {
+			return fmt.Errorf("announce a new slot: %w", err)
+		}
+	}
 	begun := time.Now()
 	s.log.Info("making the slot")
 	created, err := createSlot(ctx, conn, s.config.Slot, server.version, s.config.SlotTimeout, s.log)

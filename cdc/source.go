@@ -31,10 +31,11 @@ type Source struct {
 
 	// Of Open alone.
 	retries  backoff
-	patience int    // how many times longer than the settings the timeouts of the next session are
-	created  bool   // the slot was made, and no session has told it yet
-	noted    string // the trouble in the last line of the log
-	doubts   string // likewise, of the publication
+	patience int                         // how many times longer than the settings the timeouts of the next session are
+	announce func(context.Context) error // called before a slot is made; may be nil
+	created  bool                        // the slot was made, and no session has told it yet
+	noted    string                      // the trouble in the last line of the log
+	doubts   string                      // likewise, of the publication
 }
 
 // New makes a Source. It connects nothing. Both configurations lead to the same
@@ -51,6 +52,12 @@ func New(config Config, database, replication *pgx.ConnConfig, log *zap.Logger) 
 		patience:    1,
 	}
 }
+
+// BeforeCreate sets what is called before a slot is made, which is not made if
+// that returns an error. The server may finish making a slot for a process that
+// is dead by then: what the call makes durable is how the next one knows. It is
+// for the time before the first Open.
+func (s *Source) BeforeCreate(announce func(context.Context) error) { s.announce = announce }
 
 // errOpen says that the caller forgot to Close.
 var errOpen = errors.New("the session before is still open")

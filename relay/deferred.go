@@ -50,6 +50,15 @@ func (s *store) reconcile(ctx context.Context, epoch int64) (found int64, err er
 	return found, nil
 }
 
+// expectNewSlot makes it known that a slot is about to be made, whoever lives to
+// see it: the next session reconciles.
+func (r *Relay) expectNewSlot(ctx context.Context) error {
+	return r.writing.with(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, r.writing.sql.newSlot, r.cfg.Slot)
+		return err
+	})
+}
+
 // deferred returns the rows that a job asks for.
 func (s *store) deferred(ctx context.Context, j job) (chunk []deferredRow, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {

@@ -171,7 +171,7 @@ func (r *router) deferOne(m *message, h *hold, notBefore time.Time, failure *Pub
 		return
 	}
 	m.queue.inMemory--
-	m.postponed = true
+	m.goingBack = true
 	r.emit(&outcome{message: m, state: postponed, reason: failure.Class.String(), notBefore: notBefore, failure: failure})
 }
 

@@ -30,7 +30,7 @@ type message struct {
 	failedAt  time.Time     // the first failure since it came into memory
 	unknownAt time.Time     // the first attempt, in all sessions, that ended without an answer
 	outage    bool          // delayed because of the queue, not because of itself
-	postponed bool          // it goes back to the table, and that is not durable yet
+	goingBack bool          // its row in the table changes, and that is not durable yet
 
 	probesEndpoint bool   // lets the relay know whether the endpoint is back
 	probesQueue    bool   // the same for its queue
@@ -112,7 +112,15 @@ func (l *lane) live() bool { return l.hold == nil && l.head != nil && !l.head.ca
 // busy reports whether the lane has live messages in memory, which are before
 // anything of it in the table.
 func (l *lane) busy() bool {
-	return l.head != nil && !l.head.cached || l.waiting.tail != nil && !l.waiting.tail.cached
+	if l.head != nil && !l.head.cached {
+		return true
+	}
+	for m := l.waiting.tail; m != nil; m = m.prev {
+		if !m.cached {
+			return true
+		}
+	}
+	return false
 }
 
 // idle reports whether the lane can be forgotten.

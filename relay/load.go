@@ -18,9 +18,8 @@ const (
 	// duePoll is how often rows are looked for whose time has come: also those
 	// that somebody else put there.
 	duePoll = time.Second
-	// unseenPause is the wait before a row is read again whose message is not
-	// visible yet.
-	unseenPause = 20 * time.Millisecond
+	// againPause is the wait before a row is read again that was not ready.
+	againPause = 20 * time.Millisecond
 )
 
 // job is one thing to load.
@@ -108,9 +107,10 @@ func (r *router) chunkOf(h *hold) int {
 	return queueChunk
 }
 
-// loaded takes in what a job has read. It reports whether it met a row whose
-// message is not visible yet.
-func (r *router) loaded(now time.Time, j job, rows []deferredRow) (unseen bool) {
+// loaded takes in what a job has read. It reports whether it met a row that has
+// to be read again in a moment: its message is not visible yet, or a change of
+// the row is on its way.
+func (r *router) loaded(now time.Time, j job, rows []deferredRow) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if j.hold == nil {
@@ -129,8 +129,11 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow) (unseen bool) 
 		if d.unseen {
 			return true
 		}
-		if h.lane != nil && r.tooEarly(now, d) {
-			// What is before it goes out; then the lane waits for it.
+		if m := r.cache[d.row.ID]; h.lane != nil && m != nil && m.goingBack {
+			return true // the row as it was read will have changed
+		}
+		if h.lane != nil && d.notBefore.After(now) {
+			// What is before it goes out; then the lane waits for its time.
 			if h.cached == 0 {
 				r.rehold(h)
 			}
@@ -147,13 +150,6 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow) (unseen bool) 
 		r.end(now, h)
 	}
 	return false
-}
-
-// tooEarly reports whether a row of a lane, and what is behind it, has to wait:
-// until its time, or until it is written that its last attempt failed.
-func (r *router) tooEarly(now time.Time, d *deferredRow) bool {
-	m := r.cache[d.row.ID]
-	return d.notBefore.After(now) || m != nil && m.postponed
 }
 
 // takeCached takes in a row of a draining scope.
@@ -222,6 +218,7 @@ func (r *router) takeScheduled(now time.Time, q *queue, d *deferredRow) {
 	}
 	m := r.cacheMessage(now, nil, d)
 	m.queue.inMemory--
+	m.goingBack = true
 	l.hold.pending++
 	r.emit(&outcome{message: m, state: requeued, hold: l.hold, reason: reasonHeld})
 }
@@ -312,7 +309,7 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 		}
 	}
 	if s.router.loaded(time.Now(), j, rows) {
-		sleep(ctx, unseenPause)
+		sleep(ctx, againPause)
 	}
 	if len(rows) > 0 {
 		s.log.Debug("deferred messages loaded", zap.Int(keyMessages, len(rows)))

@@ -31,16 +31,20 @@ type world struct {
 	ended    map[int64]int  // messages with an outcome that is the last one
 	dead     []outbox.Row   // dead letters
 	redriven map[int64]bool // those that came back: order is not theirs
+	late     map[int64]bool // those with deliver_at, likewise
 	trace    []string
 	accepted map[laneKey][]int64
 	inLane   map[laneKey]int
 }
 
 // tableRow is a row of deferred.
-type tableRow struct{ deferredRow }
+type tableRow struct {
+	deferredRow
+	scheduled bool
+}
 
 func newWorld(t *rapid.T, cfg Config) *world {
-	w := &world{t: t, now: epoch, ended: map[int64]int{}, redriven: map[int64]bool{}, accepted: map[laneKey][]int64{}, inLane: map[laneKey]int{}}
+	w := &world{t: t, now: epoch, ended: map[int64]int{}, redriven: map[int64]bool{}, late: map[int64]bool{}, accepted: map[laneKey][]int64{}, inLane: map[laneKey]int{}}
 	w.router = newRouter(cfg, zap.NewNop(), func(o *outcome) {
 		w.note("emit %d of %s/%s: state %d %s", o.row().ID, o.row().Queue, o.row().OrderingKey, o.state, o.reason)
 		w.written = append(w.written, o)
@@ -52,6 +56,16 @@ func (w *world) commit(queue, orderingKey string) {
 	w.next++
 	w.note("commit %d to %s/%s", w.next, queue, orderingKey)
 	w.add(w.now, []message{{number: w.next, row: &outbox.Row{ID: int64(w.next), Queue: queue, OrderingKey: orderingKey}}})
+}
+
+// schedule commits a message for later.
+func (w *world) schedule(queue, orderingKey string, d time.Duration) {
+	w.next++
+	w.late[int64(w.next)] = true
+	w.note("schedule %d to %s/%s", w.next, queue, orderingKey)
+	w.add(w.now, []message{{number: w.next, row: &outbox.Row{
+		ID: int64(w.next), Queue: queue, OrderingKey: orderingKey, DeliverAt: w.now.Add(d),
+	}}})
 }
 
 func (w *world) send() bool {
@@ -79,7 +93,7 @@ func (w *world) comeBack(i int, failure *PublishError) {
 	w.note("back %d of %s/%s: %v", m.row.ID, m.row.Queue, m.row.OrderingKey, failure)
 	key := laneKey{m.row.Queue, m.row.OrderingKey}
 	w.inLane[key]--
-	if failure == nil && m.row.OrderingKey != "" && !w.redriven[m.row.ID] {
+	if failure == nil && m.row.OrderingKey != "" && !w.redriven[m.row.ID] && !w.late[m.row.ID] {
 		if before := w.accepted[key]; len(before) > 0 && before[len(before)-1] > m.row.ID {
 			w.dump()
 			w.t.Fatalf("lane %v: %d was accepted after %d", key, m.row.ID, before[len(before)-1])
@@ -109,15 +123,29 @@ func (w *world) apply(o *outcome) {
 	switch o.state {
 	case deferred:
 		w.position++
-		w.table = append(w.table, tableRow{deferredRow: deferredRow{
+		row := tableRow{scheduled: o.reason == reasonScheduled, deferredRow: deferredRow{
 			position: w.position, queue: o.row().Queue, orderingKey: o.row().OrderingKey,
 			attempts: o.message.attempts, notBefore: o.notBefore, row: *o.row(),
-		}})
+		}}
+		row.row.DeliverAt = time.Time{} // what is loaded has no such column
+		if row.scheduled {
+			row.orderingKey = ""
+		}
+		w.table = append(w.table, row)
 	case postponed:
 		if at < 0 {
 			w.t.Fatalf("message %d is postponed and not in the table", id)
 		}
 		w.table[at].notBefore, w.table[at].attempts = o.notBefore, o.message.attempts
+		w.table[at].orderingKey, w.table[at].scheduled = o.row().OrderingKey, false
+	case requeued:
+		if at < 0 {
+			w.t.Fatalf("message %d is requeued and not in the table", id)
+		}
+		w.position++
+		row := w.table[at]
+		row.position, row.orderingKey, row.notBefore, row.scheduled = w.position, o.row().OrderingKey, time.Time{}, false
+		w.table = append(slices.Delete(w.table, at, at+1), row)
 	default:
 		w.ended[id]++
 		if o.state == dead && !w.redriven[id] {
@@ -166,7 +194,7 @@ func (w *world) query(j job) []tableRow {
 		case h == nil:
 			match = !row.notBefore.IsZero() && !row.notBefore.After(w.now) && !slices.Contains(j.heldQueues, row.queue)
 		case h.lane == nil:
-			match = row.queue == h.queue.name && row.position > j.after
+			match = row.queue == h.queue.name && row.position > j.after && !row.scheduled
 		default:
 			match = row.queue == h.queue.name && row.orderingKey == h.lane.key.orderingKey && row.position > j.after
 		}
@@ -231,6 +259,10 @@ func TestPromise6_OrderPerOrderingKey(t *testing.T) {
 			"commit": func(t *rapid.T) {
 				queue := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "queue")
 				w.commit(queue, rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "ordering key"))
+			},
+			"schedule": func(t *rapid.T) {
+				w.schedule("y", rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "ordering key"),
+					time.Duration(rapid.IntRange(1, 10_000).Draw(t, "ms"))*time.Millisecond)
 			},
 			"send": func(t *rapid.T) { w.send() },
 			"accept": func(t *rapid.T) {

@@ -30,7 +30,7 @@ type Relay struct {
 
 // New returns a relay. Nothing is opened before [Relay.Run].
 func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publisher, log *zap.Logger) *Relay {
-	return &Relay{
+	r := &Relay{
 		cfg:       cfg,
 		log:       log.Named("relay").With(zap.String(keySlot, cfg.Slot)),
 		source:    source,
@@ -41,6 +41,8 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 		sweeping:  newStore(database, cfg.Schema, cfg.Slot),
 		carried:   map[int64]*outcome{},
 	}
+	source.BeforeCreate(r.expectNewSlot)
+	return r
 }
 
 // Run moves messages until ctx ends, which is not an error, or until an error

@@ -26,6 +26,7 @@ const patience = 30 * time.Second
 type fakeSource struct {
 	created  bool
 	position string
+	announce func(context.Context) error
 
 	mu       sync.Mutex
 	opened   int
@@ -47,6 +48,8 @@ func (s *fakeSource) Open(ctx context.Context) error {
 	s.resolved = map[uint64]bool{}
 	return ctx.Err()
 }
+
+func (s *fakeSource) BeforeCreate(announce func(context.Context) error) { s.announce = announce }
 
 func (s *fakeSource) Created() bool { return s.created }
 
@@ -462,6 +465,22 @@ func TestRelay_NewSlot_DeliversWhatWasThereBefore(t *testing.T) {
 	if got := b.count(`select count(*) from outbox.relays where reconciled_at is not null`); got != 1 {
 		t.Error("the reconciliation is not on record")
 	}
+}
+
+// Killed while the server makes the slot: the next session does not see that it
+// was made, and reconciles all the same.
+func TestPromise4_AnnouncedSlotIsReconciled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, payload) values ('old', 'q', '{}')`)
+	queue := &accept{}
+	relay.New(b.cfg, b.conn.Config(), b.source, queue, zap.NewNop())
+	if err := b.source.announce(t.Context()); err != nil { // and then it is dead
+		t.Fatal(err)
+	}
+	b.start(queue)
+	b.awaitCount(1, countDispatched)
 }
 
 // A message that the application deleted while it was deferred is withdrawn.

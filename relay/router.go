@@ -369,7 +369,9 @@ func (r *router) resolved(batch []*outcome) {
 			o.hold.pending--
 		}
 		if m.cached {
-			r.gone[m.row.ID] = true
+			if !m.goingBack {
+				r.gone[m.row.ID] = true
+			}
 			r.uncache(m)
 			continue
 		}

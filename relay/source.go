@@ -14,6 +14,10 @@ import (
 // The messages of a session are numbered from 0 in the order in which Next
 // returns them. Resolve takes these numbers.
 type Source interface {
+	// BeforeCreate sets what Open calls before it makes a slot; the slot is not
+	// made if that returns an error. It is called before the first Open.
+	BeforeCreate(announce func(context.Context) error)
+
 	// Open takes the stream. It waits while another relay holds it and while
 	// the server cannot be reached, with backoff. It returns nil once messages
 	// can be read, the context's error when that ends first, or an error that

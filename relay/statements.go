@@ -8,9 +8,9 @@ import (
 
 // statements are the relay's SQL, with the schema's name put in.
 type statements struct {
-	takeOver, record, copy, dispatched, dead, deferred, postponed, requeued, undefer    string
-	known, horizon, reconcile, reconciled, queues, queueChunk, laneChunk, due, settings string
-	sweepMark, writersOpen, candidates, recover, removeOld, removeClaims                string
+	takeOver, record, copy, dispatched, dead, deferred, postponed, requeued, undefer             string
+	known, horizon, reconcile, reconciled, newSlot, queues, queueChunk, laneChunk, due, settings string
+	sweepMark, writersOpen, candidates, recover, removeOld, removeClaims                         string
 }
 
 func newStatements(schema string) statements {
@@ -31,6 +31,7 @@ func newStatements(schema string) statements {
 		horizon:    in(sqlHorizon),
 		reconcile:  in(sqlReconcile),
 		reconciled: in(sqlReconciled),
+		newSlot:    in(sqlNewSlot),
 		queues:     in(sqlQueues),
 		queueChunk: in(sqlDeferredRows + sqlOfQueue),
 		laneChunk:  in(sqlDeferredRows + sqlOfLane),
@@ -100,11 +101,12 @@ from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::in
 	as t (id, xid, queue, ordering_key, reason, attempts, charged, not_before, status, error, unknown_since)
 on conflict (message_id) do nothing`
 
+// A scheduled message that fails joins its lane.
 const sqlPostponed = `
-update outbox.deferred d set reason = t.reason, attempts = t.attempts, charged = t.charged,
+update outbox.deferred d set ordering_key = t.ordering_key, reason = t.reason, attempts = t.attempts, charged = t.charged,
 	not_before = t.not_before, last_status = t.status, last_error = t.error, unknown_since = t.unknown_since
-from unnest($1::bigint[], $2::text[], $3::int[], $4::int[], $5::timestamptz[], $6::int[], $7::text[], $8::timestamptz[])
-	as t (id, reason, attempts, charged, not_before, status, error, unknown_since)
+from unnest($1::bigint[], $2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[], $7::int[], $8::text[], $9::timestamptz[])
+	as t (id, ordering_key, reason, attempts, charged, not_before, status, error, unknown_since)
 where d.message_id = t.id`
 
 // A scheduled message whose lane is held goes to the end of the lane: it gets a
@@ -131,6 +133,8 @@ where not exists (select from outbox.dispatched d where d.message_id = m.id)
 	and not exists (select from outbox.deferred d where d.message_id = m.id)
 order by m.id
 on conflict (message_id) do nothing`
+
+const sqlNewSlot = `update outbox.relays set reconciled_at = null, updated_at = now() where slot = $1`
 
 const sqlReconciled = `
 update outbox.relays set reconciled_at = now(), updated_at = now() where slot = $1 and epoch = $2`

@@ -143,7 +143,7 @@ func (s *store) insert(ctx context.Context, conn *pgx.Conn, epoch int64, positio
 			d.notBefore, d.statuses, d.texts, d.unknownSince)
 	}
 	if d := c.postponed; len(d.ids) > 0 {
-		b.Queue(s.sql.postponed, d.ids, d.reasons, d.attempts, d.charged, d.notBefore, d.statuses, d.texts, d.unknownSince)
+		b.Queue(s.sql.postponed, d.ids, d.orderingKeys, d.reasons, d.attempts, d.charged, d.notBefore, d.statuses, d.texts, d.unknownSince)
 	}
 	if d := c.requeued; len(d.ids) > 0 {
 		b.Queue(s.sql.requeued, d.ids, d.orderingKeys)

@@ -38,15 +38,21 @@ type sweeper struct {
 	store *store
 	log   *zap.Logger
 	floor int64 // every id up to this one has an outcome, or never existed
+	mark  mark  // taken in an earlier round, for the next floor
+}
+
+// mark is a number that was given out, and who may still commit one up to it.
+type mark struct {
+	last    int64
+	writers []string
 }
 
 // round is one look at the table.
 type round struct {
-	position   string   // the end of the WAL after the look
-	last       int64    // the last number that was given out
-	writers    []string // the transactions that may commit a number up to last
-	candidates []int64  // visible messages without outcome
-	more       bool     // there may be more candidates than these
+	position   string  // the end of the WAL after the look
+	floor      int64   // what the floor may be once all candidates have an outcome
+	candidates []int64 // visible messages without outcome
+	more       bool    // there may be more candidates than these
 }
 
 // sweepAll sweeps until ctx ends.
@@ -88,10 +94,10 @@ func (s *session) sweepOnce(ctx context.Context, w *sweeper) (more bool, err err
 		s.log.Error("messages recovered that the stream did not show", zap.Int64(keyMessages, recovered))
 		signal(s.router.load)
 	}
-	if r.more {
-		return true, nil
+	if !r.more {
+		w.floor = max(w.floor, r.floor)
 	}
-	return false, w.raise(ctx, r)
+	return r.more, nil
 }
 
 // passed waits until the confirmed flush has passed a position.
@@ -107,10 +113,11 @@ func (s *session) passed(ctx context.Context, position string) error {
 	}
 }
 
-// look notes where things stand and collects the candidates.
+// look collects the candidates. If nobody can commit a number any more up to an
+// earlier mark, before the look, then the look has seen everything up to that.
 func (w *sweeper) look(ctx context.Context) (r round, err error) {
 	err = w.store.with(ctx, func(conn *pgx.Conn) error {
-		if err := conn.QueryRow(ctx, w.store.sql.sweepMark, w.store.schema).Scan(&r.last, &r.writers); err != nil {
+		if r.floor, err = w.settled(ctx, conn); err != nil {
 			return err
 		}
 		rows, err := conn.Query(ctx, w.store.sql.candidates, w.floor, sweepChunk)
@@ -130,6 +137,17 @@ func (w *sweeper) look(ctx context.Context) (r round, err error) {
 	return r, nil
 }
 
+// settled returns the number of the last mark if its writers are gone, and takes
+// the next mark; 0 while they are not.
+func (w *sweeper) settled(ctx context.Context, conn *pgx.Conn) (last int64, err error) {
+	var open bool
+	if err := conn.QueryRow(ctx, w.store.sql.writersOpen, w.mark.writers).Scan(&open); err != nil || open {
+		return 0, err
+	}
+	last = w.mark.last
+	return last, conn.QueryRow(ctx, w.store.sql.sweepMark, w.store.schema).Scan(&w.mark.last, &w.mark.writers)
+}
+
 // recover defers the candidates that still have no outcome.
 func (w *sweeper) recover(ctx context.Context, epoch int64, candidates []int64) (n int64, err error) {
 	if len(candidates) == 0 {
@@ -144,22 +162,6 @@ func (w *sweeper) recover(ctx context.Context, epoch int64, candidates []int64) 
 		return 0, fmt.Errorf("recover messages: %w", err)
 	}
 	return n, nil
-}
-
-// raise moves the floor up to the last number of a round, if nobody can commit
-// a lower one any more.
-func (w *sweeper) raise(ctx context.Context, r round) error {
-	var open bool
-	err := w.store.with(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, w.store.sql.writersOpen, r.writers).Scan(&open)
-	})
-	if err != nil {
-		return fmt.Errorf("look for open writers: %w", err)
-	}
-	if !open {
-		w.floor = max(w.floor, r.last)
-	}
-	return nil
 }
 
 // reached reports whether one position is not before another.
@@ -179,8 +181,11 @@ select coalesce((select last_value from outbox.messages_id_seq where is_called),
 from pg_class t join pg_namespace n on n.oid = t.relnamespace
 where n.nspname = $1 and t.relname = 'messages'`
 
+// A prepared transaction has another name than before, so any of them may be one
+// of the writers.
 const sqlWritersOpen = `
-select exists (select from pg_locks l where l.virtualtransaction = any ($1::text[]))`
+select exists (select from pg_locks l where l.virtualtransaction = any ($1::text[]))
+	or exists (select from pg_prepared_xacts p where p.database = current_database())`
 
 // Reads the primary key of messages above the floor, next to those of the outcomes.
 const sqlCandidates = `
