@@ -147,8 +147,27 @@ func (r *rig) copySlot(ctx context.Context) (string, error) {
 		`checkpoint`)
 }
 
+// dropSlot drops a slot as soon as the server has noticed that its reader left.
 func (r *rig) dropSlot(ctx context.Context, slot string) error {
-	return r.exec(ctx, fmt.Sprintf(`select pg_drop_replication_slot('%s')`, slot))
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var left bool
+		err := r.conn.QueryRow(ctx, `select active_pid is null from pg_replication_slots where slot_name = $1`, slot).Scan(&left)
+		if err != nil {
+			return err
+		}
+		if left {
+			return r.exec(ctx, fmt.Sprintf(`select pg_drop_replication_slot('%s')`, slot))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("slot %s is still read: %w", slot, ctx.Err())
+		}
+	}
 }
 
 // settings are the relay's settings for one run.
