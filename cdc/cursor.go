@@ -7,21 +7,25 @@ import (
 
 // cursor reads a message of the server from front to back. Reading past the
 // end sets short and gives zeros from there on, so that the length needs to be
-// asked about once and not at every field. It never allocates.
+// asked about once and not at every field. It never allocates. It moves by an
+// index and not by its slice, which would cost a write barrier at every step.
 type cursor struct {
-	rest  []byte
+	data  []byte
+	at    int
 	short bool
 }
 
+// left is the number of bytes that were not read.
+func (c *cursor) left() int { return len(c.data) - c.at }
+
 // take is the next n bytes, which belong to the message.
 func (c *cursor) take(n int) []byte {
-	if n < 0 || n > len(c.rest) {
-		c.rest, c.short = nil, true
+	if n < 0 || n > c.left() {
+		c.at, c.short = len(c.data), true
 		return nil
 	}
-	b := c.rest[:n:n]
-	c.rest = c.rest[n:]
-	return b
+	c.at += n
+	return c.data[c.at-n : c.at : c.at]
 }
 
 func (c *cursor) byte() byte {
@@ -59,12 +63,7 @@ func (c *cursor) value() []byte {
 
 // name is the text up to a zero byte.
 func (c *cursor) name() []byte {
-	end := bytes.IndexByte(c.rest, 0)
-	if end < 0 {
-		c.rest, c.short = nil, true
-		return nil
-	}
-	text := c.take(end)
+	text := c.take(bytes.IndexByte(c.data[c.at:], 0))
 	c.take(1)
 	return text
 }

@@ -43,7 +43,7 @@ func newDecoder(schema string) *decoder {
 // row does not refer to the message. newest is the newest transaction id that
 // the server had given out lately (see [widen]).
 func (d *decoder) decode(message []byte, newest uint64, row *outbox.Row) (kind, lsn, error) {
-	c := cursor{rest: message}
+	c := cursor{data: message}
 	switch tag := c.byte(); tag {
 	case 'I':
 		return d.insert(&c, row)
@@ -115,7 +115,7 @@ func (d *decoder) insert(c *cursor, row *outbox.Row) (kind, lsn, error) {
 	if c.short {
 		return kindNone, 0, fmt.Errorf("%w: insert", errMalformed)
 	}
-	text.fill(row)
+	text.fill(row, c.data)
 	return kindInsert, 0, nil
 }
 
@@ -150,7 +150,7 @@ func (d *decoder) readColumn(c *cursor, column column, row *outbox.Row, text *te
 	var err error
 	switch column {
 	case columnKey, columnQueue, columnOrderingKey, columnPayload, columnHeaders:
-		text[column] = value
+		text[column] = span{c.at - len(value), c.at}
 	case columnID:
 		row.ID, err = strconv.ParseInt(string(value), 10, 64)
 	case columnDelaySeconds:
@@ -189,25 +189,26 @@ func parseInt4(value []byte) (pgtype.Int4, error) {
 	return pgtype.Int4{Int32: int32(n), Valid: err == nil}, err
 }
 
-// textColumns holds the text values of a row while they are parts of the
-// message. Only the text columns are used.
-type textColumns [columnCount][]byte
+// textColumns says where in the message the values of the text columns are.
+type textColumns [columnCount]span
+
+type span struct{ from, to int }
 
 // fill copies the values into one string, of which the row's fields are parts:
 // one allocation for a row, whatever it holds.
-func (t *textColumns) fill(row *outbox.Row) {
+func (t *textColumns) fill(row *outbox.Row, message []byte) {
 	size := 0
-	for _, value := range t {
-		size += len(value)
+	for _, s := range t {
+		size += s.to - s.from
 	}
 	var all strings.Builder
 	all.Grow(size)
-	for _, value := range t {
-		all.Write(value)
+	for _, s := range t {
+		all.Write(message[s.from:s.to])
 	}
 	rest := all.String()
 	cut := func(column column) string {
-		n := len(t[column])
+		n := t[column].to - t[column].from
 		part := rest[:n]
 		rest = rest[n:]
 		return part

@@ -287,6 +287,7 @@ func TestSource_LetsTheServerStop(t *testing.T) {
 	s = r.source(slow)
 	r.open(s)
 	r.insert("d") // nobody takes them
+	r.awaitSent()
 	stop("with a consumer that takes nothing")
 	if _, _, err := s.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "server wants to stop") {
 		t.Errorf("the session ended with %v", err)
@@ -439,10 +440,7 @@ func TestSource_NoticesThatTheSlotIsGone(t *testing.T) {
 	})
 	r.open(s)
 	r.insert("a") // nobody takes it
-	after := r.walEnd()
-	r.eventually("the message is sent", func() bool {
-		return value[bool](r, "select sent_lsn >= $1::pg_lsn from pg_stat_replication where pid = $2", after, r.holder())
-	})
+	r.awaitSent()
 	r.exec("select pg_terminate_backend($1)", r.holder())
 	r.eventually("the session is over", func() bool { return s.State() == cdc.Closed })
 	if _, _, err := s.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "slot is no longer held by this session") {

@@ -55,7 +55,7 @@ func readRelation(c *cursor, schema string) (id uint32, ours *relation) {
 	}
 	// A name takes at least 10 bytes of the message: whatever count claims,
 	// this allocates less than the message's own size.
-	ours = &relation{columns: make([]column, 0, min(count, len(c.rest)/10))}
+	ours = &relation{columns: make([]column, 0, min(count, c.left()/10))}
 	for range count {
 		c.byte() // flags
 		name := c.name()

@@ -156,6 +156,15 @@ func (r *rig) holder() int {
 	return value[int](r, "select coalesce((select active_pid from pg_replication_slots where slot_name = $1), 0)", r.config.Slot)
 }
 
+// awaitSent waits until the server has sent all that is committed now.
+func (r *rig) awaitSent() {
+	r.t.Helper()
+	after := r.walEnd()
+	r.eventually("the server has sent all", func() bool {
+		return value[bool](r, "select coalesce((select sent_lsn >= $1::pg_lsn from pg_stat_replication where pid = $2), false)", after, r.holder())
+	})
+}
+
 // dropSlot drops the slot as an operator does, once nobody holds it.
 func (r *rig) dropSlot() {
 	r.t.Helper()

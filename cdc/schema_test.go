@@ -349,7 +349,7 @@ func TestSource_PinsItsSettings(t *testing.T) {
 	r := newRig(t)
 	database := r.parse(r.url).Database
 	for _, setting := range []string{
-		"DateStyle = 'German'", "TimeZone = 'Asia/Kathmandu'", "search_path = 'nowhere'", "statement_timeout = '1ms'",
+		"DateStyle = 'German'", "TimeZone = 'Asia/Kathmandu'", "search_path = 'nowhere'", "statement_timeout = '2s'",
 		"lock_timeout = '1ms'", "idle_session_timeout = '50ms'", "bytea_output = 'escape'", "default_transaction_isolation = 'serializable'",
 	} {
 		r.exec("alter database " + database + " set " + setting)
