@@ -138,6 +138,12 @@ func value[T any](r *rig, sql string, args ...any) T {
 	return v
 }
 
+// version is the server's, such as 150018.
+func (r *rig) version() int {
+	r.t.Helper()
+	return value[int](r, "select current_setting('server_version_num')::int")
+}
+
 // walEnd is the server's position.
 func (r *rig) walEnd() string {
 	return value[string](r, "select pg_current_wal_lsn()::text")
