@@ -204,7 +204,7 @@ func readAll(b *testing.B, s *cdc.Source) {
 	b.Helper()
 	var numbers []uint64
 	for number := uint64(0); number < benchRows; {
-		rows, _, err := s.Next(b.Context())
+		rows, err := s.Next(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
 // Open takes the stream. It waits while another relay has the slot, and tries
@@ -188,18 +190,17 @@ func (s *Source) beginSession(ctx context.Context, conn *pgx.Conn, server server
 	}
 	session := &session{
 		wire: wire, created: s.created, server: here, pid: here.pid, begun: asked,
-		out: make(chan batch), stop: make(chan context.Context, 1), lost: make(chan error, 1),
+		out: make(chan []outbox.Row), stop: make(chan context.Context, 1), lost: make(chan error, 1),
 		checkSoon: make(chan struct{}, 1), done: make(chan struct{}), stats: &s.stats, trouble: s.setProblem,
 	}
 	session.word.held(asked)
-	lease, err := session.askLease(ctx, conn, s.config.Slot)
+	confirmed, err := session.askLease(ctx, conn, s.config.Slot)
 	if err != nil {
 		return nil, err
 	}
 	// Only now, with the slot in hand, nobody else can move it or read on.
-	session.start = lease.confirmed
-	session.confirmed.Store(uint64(lease.confirmed))
-	session.replayEnd = lease.written
+	session.start = confirmed
+	session.confirmed.Store(uint64(confirmed))
 	return session, nil
 }
 

@@ -49,14 +49,14 @@ func (l *reader) run(ctx context.Context) error {
 		}
 		session := &consumer{source: l.source}
 		for {
-			rows, replay, err := l.source.Next(ctx)
+			rows, err := l.source.Next(ctx)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			if err != nil {
 				break
 			}
-			session.take(rows, replay)
+			session.take(rows)
 			l.mu.Lock()
 			l.rows = append(l.rows, rows...)
 			l.mu.Unlock()
@@ -289,7 +289,7 @@ func TestSource_LetsTheServerStop(t *testing.T) {
 	r.insert("d") // nobody takes them
 	r.awaitSent()
 	stop("with a consumer that takes nothing")
-	if _, _, err := s.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "server wants to stop") {
+	if _, err := s.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "server wants to stop") {
 		t.Errorf("the session ended with %v", err)
 	}
 
@@ -443,7 +443,7 @@ func TestSource_NoticesThatTheSlotIsGone(t *testing.T) {
 	r.awaitSent()
 	r.exec("select pg_terminate_backend($1)", r.holder())
 	r.eventually("the session is over", func() bool { return s.State() == cdc.Closed })
-	if _, _, err := s.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "slot is no longer held by this session") {
+	if _, err := s.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "slot is no longer held by this session") {
 		t.Errorf("the session ended with %v", err)
 	}
 }

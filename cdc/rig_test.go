@@ -291,11 +291,10 @@ type consumer struct {
 	ended  chan struct{} // closed when Next has returned an error, which is err
 	err    error
 
-	mu     sync.Mutex
-	hold   func(outbox.Row) bool // nil: nothing
-	rows   []outbox.Row
-	replay int // how many of them may have been handled before
-	held   map[uint64]string
+	mu   sync.Mutex
+	hold func(outbox.Row) bool // nil: nothing
+	rows []outbox.Row
+	held map[uint64]string
 }
 
 // consume starts a consumer on an open Source.
@@ -313,16 +312,16 @@ func (r *rig) consume(s *cdc.Source, hold func(outbox.Row) bool) *consumer {
 func (c *consumer) run(ctx context.Context) {
 	defer close(c.ended)
 	for {
-		rows, replay, err := c.source.Next(ctx)
+		rows, err := c.source.Next(ctx)
 		if err != nil {
 			c.err = err
 			return
 		}
-		c.take(rows, replay)
+		c.take(rows)
 	}
 }
 
-func (c *consumer) take(rows []outbox.Row, replay bool) {
+func (c *consumer) take(rows []outbox.Row) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var resolved []uint64
@@ -335,9 +334,6 @@ func (c *consumer) take(rows []outbox.Row, replay bool) {
 		resolved = append(resolved, number)
 	}
 	c.rows = append(c.rows, rows...)
-	if replay {
-		c.replay += len(rows)
-	}
 	c.source.Resolve(resolved)
 }
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
 // session is one possession of the slot: what the owner of the stream, the
@@ -16,11 +18,8 @@ type session struct {
 	pid     string   // of the walsender
 	begun   time.Time
 	start   lsn // the slot's confirmed flush at the beginning
-	// replayEnd is the end of the WAL at the beginning: what was committed
-	// before may have been handled before.
-	replayEnd lsn
 
-	out       chan batch
+	out       chan []outbox.Row
 	inbox     inbox
 	word      word
 	confirmed atomic.Uint64 // an lsn

@@ -62,21 +62,21 @@ func (s *Source) BeforeCreate(announce func(context.Context) error) { s.announce
 // errOpen says that the caller forgot to Close.
 var errOpen = errors.New("the session before is still open")
 
-// Next returns the next messages of the session, at least one. With replay,
-// they may have been handled in an earlier session. An error other than the
+// Next returns the next messages of the session, at least one. The first ones
+// may have been handled in an earlier session. An error other than the
 // context's ends the session.
-func (s *Source) Next(ctx context.Context) (rows []outbox.Row, replay bool, err error) {
+func (s *Source) Next(ctx context.Context) ([]outbox.Row, error) {
 	session := s.current.Load()
 	if session == nil {
-		return nil, false, ErrClosed
+		return nil, ErrClosed
 	}
 	select {
-	case b := <-session.out:
-		return b.rows, b.first < session.replayEnd, nil
+	case rows := <-session.out:
+		return rows, nil
 	case <-session.done:
-		return nil, false, session.err
+		return nil, session.err
 	case <-ctx.Done():
-		return nil, false, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

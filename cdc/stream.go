@@ -43,11 +43,9 @@ type stream struct {
 	decoder *decoder
 	tracker tracker
 
-	rows     [batchRows]outbox.Row // the next batch: rows[:filled]
-	filled   int
-	size     int // bytes of text in it
-	first    lsn // commit position of its first row
-	commitAt lsn // commit position of the open transaction
+	rows   [batchRows]outbox.Row // the next batch: rows[:filled]
+	filled int
+	size   int // bytes of text in it
 
 	resolved   []uint64 // memory for what inbox.swap returns
 	reported   lsn      // the position in the last status
@@ -59,12 +57,6 @@ type stream struct {
 	spin       spin
 	pace       pace
 	notices    noticeLog
-}
-
-// batch is what is handed over at once.
-type batch struct {
-	rows  []outbox.Row
-	first lsn // commit position of the first row's transaction
 }
 
 // run reads until the session ends, and returns why.
@@ -105,7 +97,7 @@ func (s *stream) stopBefore(err error) error {
 	}
 	limit := time.Now().Add(s.config.OperatorRetry)
 	resolved := func(now time.Time) bool { return s.tracker.unresolved == 0 || now.After(limit) }
-	if err := s.linger(nil, batch{}, resolved); err != nil {
+	if err := s.linger(nil, nil, resolved); err != nil {
 		return err
 	}
 	return errors.Join(err, s.report(time.Now(), false))
@@ -238,7 +230,6 @@ func (s *stream) decode(message []byte) error {
 	}
 	switch kind {
 	case kindBegin:
-		s.commitAt = position
 		return s.tracker.begin()
 	case kindCommit:
 		s.position = position
@@ -256,9 +247,6 @@ func (s *stream) decode(message []byte) error {
 func (s *stream) add(row *outbox.Row) error {
 	if err := s.tracker.message(); err != nil {
 		return err
-	}
-	if s.filled == 0 {
-		s.first = s.commitAt
 	}
 	s.filled++
 	s.size += row.Size()
@@ -286,11 +274,11 @@ func (s *stream) handOver() error {
 	if s.filled == 0 {
 		return nil
 	}
-	b := batch{rows: slices.Clone(s.rows[:s.filled]), first: s.first}
+	batch := slices.Clone(s.rows[:s.filled])
 	select {
-	case s.out <- b:
+	case s.out <- batch:
 	default:
-		if err := s.linger(s.out, b, func(time.Time) bool { return false }); err != nil {
+		if err := s.linger(s.out, batch, func(time.Time) bool { return false }); err != nil {
 			return err
 		}
 		s.heardAt = time.Now() // it was us who did not listen
@@ -305,7 +293,7 @@ func (s *stream) handOver() error {
 
 // linger keeps the session alive without reading, until the batch is taken or
 // enough says so.
-func (s *stream) linger(out chan<- batch, b batch, enough func(now time.Time) bool) error {
+func (s *stream) linger(out chan<- []outbox.Row, batch []outbox.Row, enough func(now time.Time) bool) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -317,7 +305,7 @@ func (s *stream) linger(out chan<- batch, b batch, enough func(now time.Time) bo
 			return nil
 		}
 		select {
-		case out <- b:
+		case out <- batch:
 			return nil
 		case ctx := <-s.stop:
 			return s.finish(ctx)

@@ -210,9 +210,6 @@ func TestPromise3_ATransactionIsConfirmedAsAWhole(t *testing.T) {
 		r.open(next)
 		again := r.consume(next, nil)
 		again.wants(prefixed...)
-		if again.replay != len(prefixed) {
-			t.Errorf("%d messages are marked as perhaps handled before, want %d", again.replay, len(prefixed))
-		}
 		r.eventually("the slot passes the transaction", func() bool { return r.confirmedPast(after) })
 		again.stop()
 		r.close(next)
@@ -391,7 +388,7 @@ func TestSource_Next_LosesNothingWhenItsContextEnds(t *testing.T) {
 	r.open(s)
 	for i := range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		if _, _, err := s.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("round %d: %v", i, err)
 		}
 		cancel()
@@ -406,7 +403,7 @@ func TestSource_WithoutASession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.source()
-	if _, _, err := s.Next(t.Context()); !errors.Is(err, cdc.ErrClosed) {
+	if _, err := s.Next(t.Context()); !errors.Is(err, cdc.ErrClosed) {
 		t.Errorf("Next: %v, want ErrClosed", err)
 	}
 	s.Resolve([]uint64{1, 2, 3})
@@ -445,25 +442,4 @@ func TestSource_Resolve_OfAWrongNumberEndsTheSession(t *testing.T) {
 	r.open(s)
 	again := r.consume(s, nil)
 	again.wants("a")
-}
-
-// Replay is for what the server had when the session began, and for nothing
-// else.
-func TestSource_MarksWhatMayHaveBeenHandledBefore(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	s := r.source()
-	r.open(s)
-	r.close(s)
-	r.insert("before")
-	r.open(s)
-	c := r.consume(s, nil)
-	c.wants("before")
-	r.insert("after")
-	c.wants("before", "after")
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.replay != 1 {
-		t.Errorf("%d of 2 messages are marked as perhaps handled before, want the first", c.replay)
-	}
 }

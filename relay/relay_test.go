@@ -53,14 +53,14 @@ func (s *fakeSource) BeforeCreate(announce func(context.Context) error) { s.anno
 
 func (s *fakeSource) Created() bool { return s.created }
 
-func (s *fakeSource) Next(ctx context.Context) ([]outbox.Row, bool, error) {
+func (s *fakeSource) Next(ctx context.Context) ([]outbox.Row, error) {
 	select {
 	case rows := <-s.batches:
-		return rows, false, nil
+		return rows, nil
 	case err := <-s.broken:
-		return nil, false, err
+		return nil, err
 	case <-ctx.Done():
-		return nil, false, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

@@ -169,7 +169,7 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 // feed takes in the messages of the stream.
 func (s *session) feed(ctx context.Context) error {
 	for {
-		rows, _, err := s.relay.source.Next(ctx)
+		rows, err := s.relay.source.Next(ctx)
 		if err != nil {
 			return err
 		}

@@ -29,11 +29,11 @@ type Source interface {
 	Created() bool
 
 	// Next returns the next messages, at least one; the slice is the caller's.
-	// With replay the messages may have been handled in an earlier session.
+	// The first messages may have been handled in an earlier session.
 	// An error ends the session: the stream may belong to somebody else by now.
 	// When ctx ends first, Next returns its error and the session goes on.
 	// Only one goroutine may call Next.
-	Next(ctx context.Context) (rows []outbox.Row, replay bool, err error)
+	Next(ctx context.Context) ([]outbox.Row, error)
 
 	// Resolve tells that the outcomes of these messages are durable in
 	// Postgres, each number once. It never blocks for long and is safe for
