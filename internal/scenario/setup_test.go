@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/relaybin"
 	"github.com/outbox-relay/outbox-relay/internal/scenario"
@@ -78,6 +80,80 @@ func TestSCH04_MigrationIsKilled(t *testing.T) {
 	w := scenario.On(t, url)
 	w.Insert(scenario.Batch("m", 20, "a", "")...)
 	process(t, w, nil)
+	w.Settle()
+}
+
+// SCH-04: a commit that is in the WAL before the slot begins, and that nobody can
+// see yet when the relay looks at the table: with synchronous replication it
+// waits in between for a standby. Neither the slot nor the first look shows it.
+func TestSCH04_CommittedAndNotYetVisible(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	w := scenario.On(t, cluster.Migrated(t)).With(map[string]string{"RELAY_SWEEP_INTERVAL": "1s"})
+	ctx := t.Context()
+	local := func() *pgx.Conn {
+		conn := w.Connect()
+		if _, err := conn.Exec(ctx, `set synchronous_commit = local`); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	w.Exec(`set synchronous_commit = local`)
+	w.Exec(`alter system set synchronous_standby_names = 'nobody'`)
+	w.Exec(`select pg_reload_conf()`)
+	t.Cleanup(func() { // or the database could not be dropped
+		w.Exec(`alter system reset synchronous_standby_names`)
+		w.Exec(`select pg_reload_conf()`)
+	})
+	waiting := func(what, condition string, args ...any) {
+		t.Helper()
+		pgtest.Eventually(t, scenario.Patience, func() error {
+			if w.Count(`select count(*) from pg_stat_activity where `+condition, args...) == 0 {
+				return fmt.Errorf("%s does not wait", what)
+			}
+			return nil
+		})
+	}
+	begin := func(key string) pgx.Tx {
+		tx, err := local().Begin(ctx)
+		if err == nil {
+			err = scenario.Write(ctx, tx, scenario.Message{Key: key})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tx
+	}
+	commit := func(tx pgx.Tx, key string) {
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		w.Committed(scenario.Message{Key: key})
+	}
+	const creation = `query like '%pg_create_logical_replication_slot%' and $1::int = any (pg_blocking_pids(pid))`
+
+	// The slot is made in two steps; each waits for who was open at its start.
+	first := begin("first")
+	r := w.Start()
+	r.AwaitLog("slot creation waits for an open transaction")
+	waiting("the first step", creation, first.Conn().PgConn().PID())
+	second := begin("second")
+	commit(first, "first")
+	waiting("the second step", creation, second.Conn().PgConn().PID())
+	hidden := w.Connect()
+	done := make(chan error)
+	go func() { done <- scenario.Write(context.Background(), hidden, scenario.Message{Key: "hidden"}) }()
+	waiting("the commit", `pid = $1 and wait_event = 'SyncRep'`, hidden.PgConn().PID())
+	commit(second, "second")
+
+	r.AwaitLog("session began")
+	w.Insert(scenario.Message{Key: "after"})
+	w.AwaitAccepted()
+	w.Exec(`select pg_cancel_backend($1)`, hidden.PgConn().PID()) // the wait, not the commit
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	w.Committed(scenario.Message{Key: "hidden"})
 	w.Settle()
 }
 

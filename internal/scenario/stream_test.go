@@ -37,7 +37,7 @@ func TestCDC04_QueueHangsLongerThanTheServerWaits(t *testing.T) {
 	for i := range keys {
 		keys[i] = fmt.Sprintf("k%d", i)
 	}
-	messages := scenario.Batch("m", 5000, keys...)
+	messages := scenario.Batch("m", 2000, keys...)
 	for i := 0; i < len(messages); i += 50 {
 		w.Commit(w.Conn, messages[i:i+50]...)
 	}
@@ -46,7 +46,7 @@ func TestCDC04_QueueHangsLongerThanTheServerWaits(t *testing.T) {
 	if pid == 0 {
 		t.Fatal("nobody holds the slot")
 	}
-	scenario.Throughout(t, 8*time.Second, func() error {
+	scenario.Throughout(t, 7*time.Second, func() error {
 		if now := holder(w); now != pid {
 			return fmt.Errorf("the slot is held by pid %d, was held by %d", now, pid)
 		}
