@@ -25,18 +25,34 @@ func (w *World) Settle() {
 func (w *World) AwaitAccepted() {
 	w.t.Helper()
 	pgtest.Eventually(w.t, Patience, func() error {
-		accepted := w.accepted()
-		var missing []string
-		for _, m := range w.Keys() {
-			if accepted[m.Key] == 0 {
-				missing = append(missing, m.Key)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.follow()
+		missing, example := 0, ""
+		for _, m := range w.committed {
+			if !w.taken[m.Key] {
+				missing, example = missing+1, m.Key
 			}
 		}
-		if len(missing) > 0 {
-			return fmt.Errorf("%d of %d committed keys are not accepted, such as %s", len(missing), len(w.Keys()), missing[0])
+		if missing > 0 {
+			return fmt.Errorf("%d of %d committed keys are not accepted, such as %s", missing, len(w.committed), example)
 		}
 		return nil
 	})
+}
+
+// follow reads what is new in the journal. The caller has the lock.
+func (w *World) follow() {
+	for _, e := range w.Queue.Journal().Entries(w.followed, 0) {
+		w.followed = e.Number
+		if e.Route != "queue.publish" {
+			continue
+		}
+		w.requests[e.Key]++
+		if e.Outcome == emulator.Accepted {
+			w.taken[e.Key] = true
+		}
+	}
 }
 
 // accepted are the accepted keys with the place of their first acceptance.
@@ -159,13 +175,11 @@ func (w *World) Published() []emulator.Entry {
 }
 
 // Requests counts the publish requests for a key.
-func (w *World) Requests(key string) (n int) {
-	for _, e := range w.Published() {
-		if e.Key == key {
-			n++
-		}
-	}
-	return n
+func (w *World) Requests(key string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.follow()
+	return w.requests[key]
 }
 
 // AwaitRequest waits for a publish request for a key.

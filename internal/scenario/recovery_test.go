@@ -117,7 +117,7 @@ func TestPromise4_SlotInvalidated(t *testing.T) {
 func TestOPS13_MessagesFromBeforeTheFirstStart(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t)
-	old := scenario.Batch("old", 10_000, "a", "b", "c", "d", "")
+	old := scenario.Batch("old", 4000, "a", "b", "c", "d", "")
 	for i := 0; i < len(old); i += 500 {
 		w.Commit(w.Conn, old[i:i+500]...)
 	}

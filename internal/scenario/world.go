@@ -26,7 +26,7 @@ import (
 
 // Patience is how long a test waits for what must happen; it only ends broken
 // tests.
-const Patience = 60 * time.Second
+const Patience = 2 * time.Minute
 
 // QueueName is the queue that exists from the start.
 const QueueName = "orders"
@@ -49,6 +49,10 @@ type World struct {
 	mu        sync.Mutex
 	committed []Message
 	aborted   map[string]bool
+
+	followed uint64          // the journal was read up to this entry
+	requests map[string]int  // publish requests for a key
+	taken    map[string]bool // keys that the queue accepted
 }
 
 // Message is what a test writes.
@@ -65,7 +69,7 @@ func New(t *testing.T) *World {
 // On makes a world in a migrated database.
 func On(t *testing.T, url string) *World {
 	t.Helper()
-	w := &World{t: t, URL: url, aborted: map[string]bool{}}
+	w := &World{t: t, URL: url, aborted: map[string]bool{}, requests: map[string]int{}, taken: map[string]bool{}}
 	w.Conn = w.Connect()
 	w.Queue = emulator.New(emulator.Config{Queues: []string{QueueName}})
 	server := httptest.NewServer(w.Queue)
