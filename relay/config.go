@@ -30,8 +30,9 @@ type Config struct {
 	// outcome. Reading stops while the window is full.
 	WindowMessages int `env:"WINDOW_MESSAGES, default=8192"`
 	// WindowBytes is the number of bytes of message text that may be in memory
-	// without an outcome. A single larger message is still taken, alone.
-	WindowBytes int `env:"WINDOW_BYTES, default=67108864"`
+	// without an outcome. A single larger message is still taken, alone. With
+	// large messages the process needs about four times as much memory.
+	WindowBytes int `env:"WINDOW_BYTES, default=16777216"`
 
 	// OutcomeLinger is how long an outcome waits for others before it is
 	// written. Longer means fewer transactions and less WAL, and more messages
@@ -92,8 +93,10 @@ type Config struct {
 	// is sent. It must be shorter than the time after which the server gives
 	// the slot to another relay.
 	TrustWindow time.Duration `env:"TRUST_WINDOW, default=10s"`
-	// DrainTimeout is how long requests in flight may take after a stop.
-	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT, default=25s"`
+	// DrainTimeout is how long requests in flight may take after a stop. Writing
+	// their outcomes may take some seconds more, if Postgres does not answer:
+	// keep the sum below the patience of the service manager.
+	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT, default=20s"`
 }
 
 // Validate reports every setting that is out of range.

@@ -141,7 +141,10 @@ func TestPromise2_SameKeyAndBytesOnEveryAttempt(t *testing.T) {
 // stays behind it, whatever is finished after it and whatever else is written.
 func TestPromise3_ConfirmedFlushStaysBehind(t *testing.T) {
 	t.Parallel()
-	w := scenario.New(t).With(map[string]string{"RELAY_STATUS_INTERVAL": "100ms", "RELAY_SILENCE_TIMEOUT": "10s"})
+	w := scenario.New(t).With(map[string]string{
+		"RELAY_STATUS_INTERVAL": "100ms", "RELAY_SILENCE_TIMEOUT": "10s",
+		"INFRAI_REQUEST_TIMEOUT": "10m", "RELAY_DEFER_AFTER": "10m", "RELAY_DRAIN_TIMEOUT": "1s", // it stays without outcome
+	})
 	hang := w.Fault(emulator.Fault{Key: "hangs-0", Hang: true})
 	w.Exec(`create table noise (filler text)`)
 	r := w.Start()
