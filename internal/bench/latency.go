@@ -30,6 +30,7 @@ type stopwatch struct {
 	mu       sync.Mutex
 	began    map[string]time.Time // when the commit was sent
 	accepted map[string]time.Time
+	commits  []time.Duration // how long each COMMIT took
 }
 
 // Publish implements relay.Publisher.
@@ -47,6 +48,12 @@ func (s *stopwatch) committing(key string) {
 	now := time.Now()
 	s.mu.Lock()
 	s.began[key] = now
+	s.mu.Unlock()
+}
+
+func (s *stopwatch) committed(took time.Duration) {
+	s.mu.Lock()
+	s.commits = append(s.commits, took)
 	s.mu.Unlock()
 }
 
@@ -121,6 +128,9 @@ func (r *rig) latencies(ctx context.Context, url string, run int) ([]time.Durati
 	if err != nil {
 		return nil, err
 	}
+	slices.Sort(watch.commits)
+	n := len(watch.commits)
+	r.say("latency: COMMIT alone took %s in the median, %s at the 99th percentile", watch.commits[n/2], watch.commits[n*99/100])
 	return watch.waits(), r.dropSlot(ctx, slot)
 }
 
@@ -186,9 +196,11 @@ func (r *rig) writeFrom(ctx context.Context, writer int, watch *stopwatch) error
 		if time.Since(began) > time.Second {
 			watch.committing(key)
 		}
+		sent := time.Now()
 		if err := tx.Commit(ctx); err != nil {
 			return err
 		}
+		watch.committed(time.Since(sent))
 	}
 	return nil
 }
