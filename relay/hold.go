@@ -82,9 +82,14 @@ func (r *router) deferLive(m *message, h *hold, reason string, notBefore time.Ti
 	r.emit(&outcome{message: m, state: deferred, hold: h, reason: reason, notBefore: notBefore, failure: failure})
 }
 
-// drop lets go of a cached message: its row stays in the table.
+// drop lets go of a cached message: its row stays in the table. What failed
+// while it was here goes into the row; the message is due as it was.
 func (r *router) drop(m *message) {
 	r.detach(m)
+	if m.failure != nil {
+		r.deferOne(m, nil, m.failedAt, m.failure)
+		return
+	}
 	m.queue.inMemory--
 	r.uncache(m)
 }
@@ -179,12 +184,11 @@ func (r *router) deferOne(m *message, h *hold, notBefore time.Time, failure *Pub
 func (r *router) deferWaiting(l *lane, h *hold) {
 	for !l.waiting.empty() {
 		m := l.waiting.head
-		r.detach(m)
 		if m.cached {
-			m.queue.inMemory--
-			r.uncache(m)
+			r.drop(m)
 			continue
 		}
+		r.detach(m)
 		r.deferLive(m, h, reasonHeld, time.Time{}, nil)
 	}
 }

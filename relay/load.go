@@ -37,6 +37,7 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.gone)
+	clear(r.changed)
 	if r.stopped || len(r.cache) >= r.cfg.WindowMessages {
 		return job{}, false
 	}
@@ -129,8 +130,8 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow) (again bool) {
 		if d.unseen {
 			return true
 		}
-		if m := r.cache[d.row.ID]; h.lane != nil && m != nil && m.goingBack {
-			return true // the row as it was read will have changed
+		if r.changing(h, d) {
+			return true
 		}
 		if h.lane != nil && d.notBefore.After(now) {
 			// What is before it goes out; then the lane waits for its time.
@@ -150,6 +151,19 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow) (again bool) {
 		r.end(now, h)
 	}
 	return false
+}
+
+// changing reports whether the row is another one by now, or is about to be, so
+// that it has to be read again. What is behind it waits for that.
+func (r *router) changing(h *hold, d *deferredRow) bool {
+	if r.changed[d.row.ID] {
+		return true
+	}
+	m := r.cache[d.row.ID]
+	if m == nil || !m.goingBack {
+		return false
+	}
+	return h.lane != nil || m.lane == nil || m.lane.hold == nil
 }
 
 // takeCached takes in a row of a draining scope.
@@ -177,7 +191,7 @@ func (r *router) takeCached(now time.Time, h *hold, d *deferredRow) {
 
 // takeDue takes in a row whose time has come.
 func (r *router) takeDue(now time.Time, d *deferredRow) {
-	if r.cache[d.row.ID] != nil || r.gone[d.row.ID] || d.unseen {
+	if r.cache[d.row.ID] != nil || r.gone[d.row.ID] || r.changed[d.row.ID] || d.unseen {
 		return
 	}
 	q := r.queueOf(d.queue)

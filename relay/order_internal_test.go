@@ -32,6 +32,7 @@ type world struct {
 	dead     []outbox.Row   // dead letters
 	redriven map[int64]bool // those that came back: order is not theirs
 	late     map[int64]bool // those with deliver_at, likewise
+	sent     map[int64]int  // requests of each message
 	trace    []string
 	accepted map[laneKey][]int64
 	inLane   map[laneKey]int
@@ -44,7 +45,7 @@ type tableRow struct {
 }
 
 func newWorld(t *rapid.T, cfg Config) *world {
-	w := &world{t: t, now: epoch, ended: map[int64]int{}, redriven: map[int64]bool{}, late: map[int64]bool{}, accepted: map[laneKey][]int64{}, inLane: map[laneKey]int{}}
+	w := &world{t: t, now: epoch, ended: map[int64]int{}, redriven: map[int64]bool{}, late: map[int64]bool{}, sent: map[int64]int{}, accepted: map[laneKey][]int64{}, inLane: map[laneKey]int{}}
 	w.router = newRouter(cfg, zap.NewNop(), func(o *outcome) {
 		w.note("emit %d of %s/%s: state %d %s", o.row().ID, o.row().Queue, o.row().OrderingKey, o.state, o.reason)
 		w.written = append(w.written, o)
@@ -84,6 +85,7 @@ func (w *world) send() bool {
 	}
 	w.note("send %d of %s/%s, cached %t", m.row.ID, m.row.Queue, m.row.OrderingKey, m.cached)
 	w.flying = append(w.flying, m)
+	w.sent[m.row.ID]++
 	return true
 }
 
@@ -148,6 +150,10 @@ func (w *world) apply(o *outcome) {
 		w.table = append(slices.Delete(w.table, at, at+1), row)
 	default:
 		w.ended[id]++
+		if o.message.attempts != w.sent[id] && !w.redriven[id] {
+			w.dump()
+			w.t.Fatalf("message %d: %d attempts are on record, %d requests were sent", id, o.message.attempts, w.sent[id])
+		}
 		if o.state == dead && !w.redriven[id] {
 			w.dead = append(w.dead, *o.row())
 		}

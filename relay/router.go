@@ -35,6 +35,7 @@ type router struct {
 
 	cache    map[int64]*message // messages of the table in memory, until their outcome is durable
 	gone     map[int64]bool     // messages that left the table since the last chunk was asked for
+	changed  map[int64]bool     // rows of the table that changed since then
 	draining map[*hold]bool     // holds that want the next rows
 	parked   map[*hold]bool     // lanes that were draining when their queue was held
 
@@ -53,6 +54,7 @@ func newRouter(cfg Config, log *zap.Logger, emit func(*outcome)) *router {
 		lanes:    map[laneKey]*lane{},
 		cache:    map[int64]*message{},
 		gone:     map[int64]bool{},
+		changed:  map[int64]bool{},
 		draining: map[*hold]bool{},
 		parked:   map[*hold]bool{},
 		room:     make(chan struct{}, 1),
@@ -369,7 +371,9 @@ func (r *router) resolved(batch []*outcome) {
 			o.hold.pending--
 		}
 		if m.cached {
-			if !m.goingBack {
+			if m.goingBack {
+				r.changed[m.row.ID] = true
+			} else {
 				r.gone[m.row.ID] = true
 			}
 			r.uncache(m)

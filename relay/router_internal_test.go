@@ -72,7 +72,7 @@ func (r *rig) pass(d time.Duration) {
 	r.tick(r.now)
 }
 
-func failed(class Class) *PublishError { return &PublishError{Class: class} }
+func failed(class Class) *PublishError { return &PublishError{Class: class, Status: 599} }
 
 func TestRouter_OneMessageOfALaneIsInFlight(t *testing.T) {
 	r := newRig(testConfig())
