@@ -30,15 +30,17 @@ type Relay struct {
 
 // New returns a relay. Nothing is opened before [Relay.Run].
 func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publisher, log *zap.Logger) *Relay {
+	log = log.Named("relay").With(zap.String(keySlot, cfg.Slot))
+	dialer := newDialer(database, cfg.Slot, log)
 	r := &Relay{
 		cfg:       cfg,
-		log:       log.Named("relay").With(zap.String(keySlot, cfg.Slot)),
+		log:       log,
 		source:    source,
 		publisher: publisher,
-		writing:   newStore(database, cfg.Schema, cfg.Slot),
-		reading:   newStore(database, cfg.Schema, cfg.Slot),
-		loading:   newStore(database, cfg.Schema, cfg.Slot),
-		sweeping:  newStore(database, cfg.Schema, cfg.Slot),
+		writing:   newStore(dialer, cfg.Schema, cfg.Slot),
+		reading:   newStore(dialer, cfg.Schema, cfg.Slot),
+		loading:   newStore(dialer, cfg.Schema, cfg.Slot),
+		sweeping:  newStore(dialer, cfg.Schema, cfg.Slot),
 		carried:   map[int64]*outcome{},
 	}
 	source.BeforeCreate(r.expectNewSlot)

@@ -15,44 +15,36 @@ import (
 // run on it. A broken connection is replaced at the next call. The calls of one
 // store run one after another.
 type store struct {
-	config *pgx.ConnConfig
+	dialer *dialer
 	schema string
 	slot   string
 	sql    statements
 
-	mu   sync.Mutex
-	conn *pgx.Conn
-	copy *copyBuffer
+	mu     sync.Mutex
+	conn   *pgx.Conn
+	pooler bool // the connection leads through a pooler
+	copy   *copyBuffer
 }
 
 // newStore returns a store that connects at its first call.
-func newStore(database *pgx.ConnConfig, schema, slot string) *store {
-	config := database.Copy()
-	// The relay's marks need not wait for a standby: a mark that is lost in a
-	// failover costs one repeated request with the same key. And a relay that
-	// is a synchronous standby itself must never wait for itself.
-	config.RuntimeParams["synchronous_commit"] = "local"
-	config.RuntimeParams["application_name"] = "outbox-relay " + slot
-	config.RuntimeParams["search_path"] = "pg_catalog"
-	// Every statement here finds its rows by a key. Tables that fill and empty
-	// within minutes mislead the planner, and a scan of dispatched for every
-	// batch would stop the relay.
-	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan"} {
-		config.RuntimeParams[way] = "off"
-	}
-	return &store{config: config, schema: schema, slot: slot, sql: newStatements(schema), copy: new(copyBuffer)}
+func newStore(dialer *dialer, schema, slot string) *store {
+	return &store{dialer: dialer, schema: schema, slot: slot, sql: newStatements(schema), copy: new(copyBuffer)}
 }
 
-// with runs do on the connection, which it opens if there is none.
+// with runs do on the connection, which it opens if there is none. Behind a
+// pooler all of it is one transaction, which an error that do returns undoes.
 func (s *store) with(ctx context.Context, do func(*pgx.Conn) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == nil || s.conn.IsClosed() {
-		conn, err := pgx.ConnectConfig(ctx, s.config)
+		conn, pooler, err := s.dialer.connect(ctx)
 		if err != nil {
-			return fmt.Errorf("connect: %w", err)
+			return err
 		}
-		s.conn = conn
+		s.conn, s.pooler = conn, pooler
+	}
+	if s.pooler {
+		return inTransaction(ctx, s.conn, do)
 	}
 	return do(s.conn)
 }
@@ -90,18 +82,15 @@ func (s *store) record(ctx context.Context, epoch int64, position string) error 
 // write makes a batch of outcomes durable in one transaction and one round
 // trip, if the epoch is still ours.
 func (s *store) write(ctx context.Context, epoch int64, position string, batch []*outcome) error {
-	return s.with(ctx, func(conn *pgx.Conn) error {
-		if !plain(batch) {
-			return s.insert(ctx, conn, epoch, position, batch)
+	if plain(batch) {
+		err := s.with(ctx, func(conn *pgx.Conn) error { return s.copyIn(ctx, conn, epoch, position, batch) })
+		if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "23505" {
+			return err
 		}
-		err := s.copyIn(ctx, conn, epoch, position, batch)
-		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "23505" {
-			// Some are marked already: the answer to an earlier commit was
-			// lost, or a message came twice. COPY cannot skip them.
-			return s.insert(ctx, conn, epoch, position, batch)
-		}
-		return err
-	})
+		// Some are marked already: the answer to an earlier commit was lost, or
+		// a message came twice. COPY cannot skip them.
+	}
+	return s.with(ctx, func(conn *pgx.Conn) error { return s.insert(ctx, conn, epoch, position, batch) })
 }
 
 // plain reports whether a batch holds dispatched messages of the stream only:
