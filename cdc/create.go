@@ -31,19 +31,34 @@ func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) 
 	case found.exists:
 		return nil
 	}
-	if s.announce != nil {
-		if err := s.announce(ctx); err != nil {
-			return fmt.Errorf("announce a new slot: %w", err)
-		}
+	_, err = s.makeSlot(ctx, conn, server)
+	return err
+}
+
+// makeSlot announces a new slot and makes it. It reports false if somebody else
+// made it meanwhile.
+func (s *Source) makeSlot(ctx context.Context, conn *pgx.Conn, server server) (bool, error) {
+	if err := s.announceSlot(ctx); err != nil {
+		return false, err
 	}
 	begun := time.Now()
 	s.log.Info("making the slot")
 	created, err := createSlot(ctx, conn, s.config.Slot, server.version, s.config.SlotTimeout, s.log)
 	if err != nil || !created {
-		return err
+		return false, err
 	}
 	s.created = true
 	s.log.Info("slot created", zap.Duration(fieldElapsed, time.Since(begun)))
+	return true, nil
+}
+
+func (s *Source) announceSlot(ctx context.Context) error {
+	if s.announce == nil {
+		return nil
+	}
+	if err := s.announce(ctx); err != nil {
+		return fmt.Errorf("announce a new slot: %w", err)
+	}
 	return nil
 }
 
@@ -60,7 +75,7 @@ func (s *Source) giveUpSlot(ctx context.Context, conn *pgx.Conn, found slot) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
 	defer cancel()
-	return dropLostSlot(ctx, conn, s.config.Slot)
+	return dropSlot(ctx, conn, s.config.Slot)
 }
 
 // firstSlotTry is how long the first try to make the slot waits: long enough
@@ -92,7 +107,7 @@ func createSlot(ctx context.Context, conn *pgx.Conn, name string, version int, t
 		case sqlState(err) == codeDuplicateObject:
 			return false, nil
 		case sqlState(err) != codeQueryCanceled:
-			return false, explainCreate(name, err)
+			return false, explainCreate(ctx, conn, name, err)
 		}
 		blocker, err := inspectBlocker(ctx, conn)
 		if err != nil {
@@ -121,12 +136,12 @@ func withStatementTimeout(ctx context.Context, conn *pgx.Conn, timeout time.Dura
 }
 
 // explainCreate gives an error of the slot's creation its hint.
-func explainCreate(name string, err error) error {
+func explainCreate(ctx context.Context, conn *pgx.Conn, name string, err error) error {
 	switch sqlState(err) {
 	case codePrivilege:
 		return &OperatorError{
 			kind: ErrPrivilege, err: err, text: fmt.Sprintf("create slot %q", name),
-			hint: "let the role replicate: alter role <role> replication; on RDS: grant rds_replication to <role>",
+			hint: letReplicate(currentRole(ctx, conn)),
 		}
 	case codeAllSlotsUsed:
 		return fmt.Errorf("create slot %q: %w; raise max_replication_slots, or drop a slot that nobody needs (see pg_replication_slots)", name, err)
@@ -137,6 +152,16 @@ func explainCreate(name string, err error) error {
 		}
 	}
 	return fmt.Errorf("create slot %q: %w", name, err)
+}
+
+// currentRole is the role of the session, quoted. Without an answer it is the
+// one that connected, which another may have taken the place of.
+func currentRole(ctx context.Context, conn *pgx.Conn) string {
+	role := conn.Config().User
+	if err := conn.QueryRow(ctx, "select current_user::text").Scan(&role); err != nil {
+		role = conn.Config().User
+	}
+	return pgx.Identifier{role}.Sanitize()
 }
 
 // blocker is the oldest open transaction that has written something.
@@ -181,11 +206,22 @@ func (b blocker) fields() []zap.Field {
 	}
 }
 
-// dropLostSlot drops a slot that has no WAL any more.
-func dropLostSlot(ctx context.Context, conn *pgx.Conn, name string) error {
+// dropSlot drops a slot that nobody holds. One that is gone already is no error.
+func dropSlot(ctx context.Context, conn *pgx.Conn, name string) error {
 	_, err := conn.Exec(ctx, "select pg_catalog.pg_drop_replication_slot($1)", name)
-	if err != nil && sqlState(err) != codeUndefinedObject {
-		return fmt.Errorf("drop the lost slot %q: %w", name, err)
+	switch sqlState(err) {
+	case codeUndefinedObject:
+		return nil
+	case codeInUse:
+		return fmt.Errorf("%w: drop slot %q: %w", errSlotBusy, name, err)
+	case codePrivilege:
+		return &OperatorError{
+			kind: ErrPrivilege, err: err, text: fmt.Sprintf("drop slot %q", name),
+			hint: letReplicate(currentRole(ctx, conn)),
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("drop slot %q: %w", name, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
@@ -28,6 +29,9 @@ var (
 	ErrSlotForeign = errors.New("slot in use for something else")
 	// ErrSlotLost: the server has thrown away WAL that the slot needed.
 	ErrSlotLost = errors.New("slot lost")
+	// ErrSlotHeld: somebody streams from a slot that has to be free. A Source
+	// waits instead; only [Source.RemakeSlot] and [Source.DropSlot] say so.
+	ErrSlotHeld = errors.New("slot held by another session")
 )
 
 // ErrClosed is what [Source.Next] returns without an open session.
@@ -92,8 +96,8 @@ func (e *ColumnError) Error() string {
 
 // Hint is a sentence that says what to do.
 func (e *ColumnError) Hint() string {
-	return "the WAL keeps such rows as they were written: give the table its column back, then drop the slot with " +
-		"pg_drop_replication_slot; the relay makes a new one and takes the messages from the table"
+	return "the WAL keeps such rows as they were written: give the table its column back, then run " +
+		"`outbox-relay slot recreate --yes`; nothing is lost, the relay takes the messages from the table"
 }
 
 // GapError ends the stream where the publication did not exist when a message
@@ -112,7 +116,8 @@ func (e *GapError) Error() string {
 
 // Hint is a sentence that says what to do.
 func (e *GapError) Hint() string {
-	return "drop the slot with pg_drop_replication_slot; the relay makes a new one and takes the messages from the table"
+	return "the slot is older than the publication, which was dropped and made again, and cannot read past this place: run " +
+		"`outbox-relay slot recreate --yes`; nothing is lost, the relay takes the messages from the table"
 }
 
 // Unwrap returns the server's error.
@@ -205,19 +210,19 @@ func (e *connectError) Unwrap() error { return e.err }
 
 // explainConnect gives the refusals that a person must cure their hint.
 func explainConnect(what string, err error) error {
+	role, database := whoAsked(err)
 	err = &connectError{what, err}
 	operator := func(kind error, hint string) error {
 		return &OperatorError{kind: kind, text: kind.Error(), hint: hint, err: err}
 	}
 	switch sqlState(err) {
 	case codePrivilege:
-		return operator(ErrPrivilege, "let the role replicate: alter role <role> replication; on RDS: grant rds_replication to <role>; "+
-			"and let it connect: grant connect on database <database> to <role>")
+		return operator(ErrPrivilege, letReplicate(role)+"; and let it connect: grant connect on database "+database+" to "+role)
 	case codeAuthorization:
-		return operator(ErrPrivilege, "add a line for this role, database and host to pg_hba.conf; logical replication goes by the name of "+
-			"the database, not by the word replication")
+		return operator(ErrPrivilege, "add a line for role "+role+", database "+database+" and this host to pg_hba.conf; logical replication "+
+			"goes by the name of the database, not by the word replication")
 	case codePassword:
-		return operator(ErrPrivilege, "check the password of the role")
+		return operator(ErrPrivilege, "check the password of role "+role)
 	case codeNoDatabase:
 		return operator(ErrServer, "check the name of the database")
 	case codeProtocolViolation:
@@ -226,4 +231,19 @@ func explainConnect(what string, err error) error {
 		}
 	}
 	return err
+}
+
+// whoAsked is the role that a connection was refused to, and the database, as
+// SQL writes them.
+func whoAsked(err error) (role, database string) {
+	refused, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return "current_user", "current_database"
+	}
+	return pgx.Identifier{refused.Config.User}.Sanitize(), pgx.Identifier{refused.Config.Database}.Sanitize()
+}
+
+// letReplicate is the cure for a role, quoted, that may not replicate.
+func letReplicate(role string) string {
+	return "let the role replicate: alter role " + role + " replication; on RDS: grant rds_replication to " + role
 }

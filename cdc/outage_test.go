@@ -328,7 +328,7 @@ func TestSource_LostSlot(t *testing.T) {
 	careful := r.source(func(c *cdc.Config) { c.SlotLost = cdc.SlotLostStop })
 	err := careful.Open(t.Context())
 	var operator *cdc.OperatorError
-	if !errors.Is(err, cdc.ErrSlotLost) || !errors.As(err, &operator) || !strings.Contains(operator.Hint(), "pg_drop_replication_slot") {
+	if !errors.Is(err, cdc.ErrSlotLost) || !errors.As(err, &operator) || !strings.Contains(operator.Hint(), "outbox-relay slot recreate --yes") {
 		t.Fatalf("with SLOT_LOST=stop: %v", err)
 	}
 	r.open(s)

@@ -82,7 +82,7 @@ func TestSource_StopsBeforeAMessageWithoutANeededColumn(t *testing.T) {
 				t.Errorf("%q came again, although it was resolved", got)
 			}
 			line := r.logged("stream ended, will be opened again")
-			if len(line) != 1 || !strings.Contains(text(line[0]), "pg_drop_replication_slot") {
+			if len(line) != 1 || !strings.Contains(text(line[0]), "outbox-relay slot recreate") {
 				t.Errorf("log %v, want one line with the way out", line)
 			}
 

@@ -77,13 +77,23 @@ func (s slot) requireOurs(name, database string) error {
 	return nil
 }
 
+// heldError says who has a slot that has to be free; nil if nobody has.
+func (s slot) heldError(name string) error {
+	if s.holder == "" {
+		return nil
+	}
+	return &OperatorError{kind: ErrSlotHeld, text: fmt.Sprintf("slot %q is held by pid %s", name, s.holder), hint: hintHeld}
+}
+
+const hintHeld = "stop the relay that streams from it, and every standby that would take over; then do it again"
+
 // lostError says that messages are only in the table any more.
 func (s slot) lostError(name string) error {
 	text := fmt.Sprintf("slot %q is gone: somebody dropped it, or this server never had it", name)
 	cure := "restart the relay"
 	if s.exists {
 		text = fmt.Sprintf("slot %q is lost: the server has removed WAL that it needed", name)
-		cure = fmt.Sprintf("select pg_drop_replication_slot('%s')", name)
+		cure = "run `outbox-relay slot recreate --yes`"
 	}
 	if s.reason != "" {
 		text += " (" + s.reason + ")"
