@@ -86,7 +86,7 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 	if err := d.queue.misbehave(ctx, d.faults()...); err != nil {
 		return err
 	}
-	d.talk.fact("queue", "emulator, process %d, loses %.0f %% of its answers, says 429 now and then", d.stage.queue.pid(), 100*lostShare)
+	d.talk.fact("queue", "emulator, process %d, loses %.0f %% of its answers, says 429 now and then", d.stage.queue.PID(), 100*lostShare)
 
 	if err := d.stage.migrate(ctx); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 	if err := d.stage.awaitRelay(ctx); err != nil {
 		return err
 	}
-	d.talk.fact("relay", "process %d, slot %s", d.stage.relay.pid(), slot)
+	d.talk.fact("relay", "process %d, slot %s", d.stage.relay.PID(), slot)
 	d.talk.fact("shop", "%d tills, %d customers, %d sales a second for %.0f s, seed %d\n",
 		tills, tills*customersPerTill, salesPerSecond, d.cfg.Load.Seconds(), d.cfg.Seed)
 	return nil

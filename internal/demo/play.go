@@ -78,7 +78,7 @@ func (d *demo) tendRelay(ctx context.Context) error {
 		if err := d.stage.startRelay(); err != nil {
 			return err
 		}
-		d.event("relay started again, process %d", d.stage.relay.pid())
+		d.event("relay started again, process %d", d.stage.relay.PID())
 	}
 	return d.watch(ctx, nil)
 }
@@ -90,9 +90,9 @@ func (d *demo) watch(ctx context.Context, until <-chan time.Time) error {
 		return nil
 	case <-ctx.Done():
 		return nil
-	case <-d.stage.relay.done:
+	case <-d.stage.relay.Done():
 		return d.stage.relay.ended()
-	case <-d.stage.queue.done:
+	case <-d.stage.queue.Done():
 		return d.stage.queue.ended()
 	}
 }

@@ -29,9 +29,9 @@ type stage struct {
 	program string
 	folder  string
 	cluster *pgtest.Cluster
-	queue   *child
-	relay   *child // the one that runs now
-	relays  int    // how many were started
+	queue   *process
+	relay   *process // the one that runs now
+	relays  int      // how many were started
 
 	databaseURL, queueURL string
 }
@@ -118,8 +118,8 @@ func (s *stage) startRelay() (err error) {
 
 // start starts this program once more. It sees nothing of the environment that
 // somebody may have prepared for a relay of his own.
-func (s *stage) start(name string, env []string, args ...string) (*child, error) {
-	return startChild(s.folder, s.program, name, append(env, "RELAY_LOG_FORMAT=json"), args...)
+func (s *stage) start(name string, env []string, args ...string) (*process, error) {
+	return startProcess(s.folder, s.program, name, append(env, "RELAY_LOG_FORMAT=json"), args...)
 }
 
 // awaitRelay waits until a relay reads from the slot.
@@ -142,7 +142,7 @@ func (s *stage) awaitRelay(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
-		case <-s.relay.done:
+		case <-s.relay.Done():
 			return s.relay.ended()
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the relay: %w", context.Cause(ctx))
@@ -165,7 +165,7 @@ func (s *stage) stopRelay(ctx context.Context) error {
 // to stay. It returns where they are; empty if there are none. It can be called
 // on half a stage.
 func (s *stage) close(keepLogs bool) (logs string, err error) {
-	for _, c := range []*child{s.relay, s.queue} {
+	for _, c := range []*process{s.relay, s.queue} {
 		if c != nil {
 			c.kill()
 		}

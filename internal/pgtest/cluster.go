@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+
+	"github.com/outbox-relay/outbox-relay/internal/child"
 )
 
 // Options are the choices for a cluster; the zero value is a good one.
@@ -37,7 +39,7 @@ type Cluster struct {
 	keep    bool // the folder is the caller's
 	account *account
 	port    int
-	server  *process
+	server  *child.Process
 
 	// cloning is held while a database is copied: Postgres copies none that
 	// somebody is connected to.

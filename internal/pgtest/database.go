@@ -35,7 +35,7 @@ func (c *Cluster) newDatabase(t TB, template string) string {
 		t.Fatalf("create database %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		if !c.server.running() {
+		if !c.server.Running() {
 			return
 		}
 		if err := c.dropDatabase(name); err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/child"
 )
 
 const (
@@ -38,8 +40,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	command := exec.Command(c.Bin("postgres"), "-D", c.data())
 	command.Stdout, command.Stderr = log, log
 	c.prepare(command)
-	if c.server, err = spawn(command); err != nil {
-		c.server = nil
+	if c.server, err = child.Start(command); err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
 	if err := c.awaitReady(ctx); err != nil {
@@ -56,8 +57,8 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	for !c.ready() {
 		select {
 		case <-ticker.C:
-		case <-c.server.done:
-			return fmt.Errorf("it ended: %s", c.server.command.ProcessState)
+		case <-c.server.Done():
+			return fmt.Errorf("it ended: %s", c.server.State())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -92,7 +93,7 @@ func (c *Cluster) Stop(mode string) error {
 	if c.server == nil {
 		return nil
 	}
-	if err := c.server.signal(signal); err != nil {
+	if err := c.server.Signal(signal); err != nil {
 		return fmt.Errorf("stop the server: %w", err)
 	}
 	return c.awaitEnd()
@@ -102,7 +103,7 @@ func (c *Cluster) awaitEnd() error {
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
 	select {
-	case <-c.server.done:
+	case <-c.server.Done():
 		return nil
 	case <-timer.C:
 		return fmt.Errorf("stop the server: still running after %v", stopTimeout)
@@ -121,16 +122,16 @@ func (c *Cluster) Restart(mode string) error {
 // together. It returns once they have ended: while one of them is there, the
 // server cannot be started again.
 func (c *Cluster) Kill() error {
-	if c.server == nil || !c.server.running() {
+	if c.server == nil || !c.server.Running() {
 		return nil
 	}
 	// A stopped server makes no more processes. They are listed before the
 	// kill: afterwards they are nobody's children.
-	if err := c.server.signal(syscall.SIGSTOP); err != nil {
+	if err := c.server.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("kill the server: %w", err)
 	}
 	orphans := children(c.PID())
-	if err := c.server.signal(syscall.SIGKILL); err != nil {
+	if err := c.server.Signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill the server: %w", err)
 	}
 	for _, pid := range orphans {
@@ -166,7 +167,7 @@ func (c *Cluster) PID() int {
 	if c.server == nil {
 		return 0
 	}
-	return c.server.command.Process.Pid
+	return c.server.PID()
 }
 
 // logTail is the end of the server's log: enough to see why it does not start.
