@@ -63,7 +63,8 @@ func newDialer(database *pgx.ConnConfig, slot string, log *zap.Logger) *dialer {
 
 // connect opens a connection and reports whether a pooler is in between. After
 // the server refused the role it repeats the refusal for a while. The lock is
-// not held meanwhile: an attempt can hang.
+// not held meanwhile: an attempt can hang. Each has a copy of the configuration,
+// which pgx and its hooks write to.
 func (d *dialer) connect(ctx context.Context) (conn *pgx.Conn, pooler bool, err error) {
 	pooler, err = d.known()
 	if err != nil {
@@ -73,7 +74,7 @@ func (d *dialer) connect(ctx context.Context) (conn *pgx.Conn, pooler bool, err 
 		conn, pooler, err = d.probe(ctx)
 	}
 	if pooler && err == nil {
-		conn, err = pgx.ConnectConfig(ctx, d.pooled)
+		conn, err = pgx.ConnectConfig(ctx, d.pooled.Copy())
 	}
 	if err != nil {
 		err = &connectError{err}
@@ -108,7 +109,7 @@ func (d *dialer) learn(pooler bool, err error) {
 // probe connects as if there were no pooler. If there is one, it is found here
 // and the connection is none.
 func (d *dialer) probe(ctx context.Context) (conn *pgx.Conn, pooler bool, err error) {
-	conn, err = pgx.ConnectConfig(ctx, d.direct)
+	conn, err = pgx.ConnectConfig(ctx, d.direct.Copy())
 	if refusesSettings(err) {
 		return nil, true, nil
 	}
@@ -154,11 +155,12 @@ func (e *connectError) Unwrap() error { return e.err }
 // sqlBegin is how a transaction begins behind a pooler. The isolation is what
 // statements have that run on their own.
 var sqlBegin = func() string {
-	sql := "begin isolation level read committed"
+	var sql strings.Builder
+	sql.WriteString("begin isolation level read committed")
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		sql += fmt.Sprintf("; set local %s = %s", name, settings[name])
+		fmt.Fprintf(&sql, "; set local %s = %s", name, settings[name])
 	}
-	return sql
+	return sql.String()
 }()
 
 // inTransaction runs do in a transaction with our settings.
