@@ -139,6 +139,9 @@ const (
 	standBy
 	// pause: the server wants to stop; leave it alone for a moment.
 	pause
+	// hold: the server is not the one of the last session. Wait for a person, and
+	// look often.
+	hold
 )
 
 // remedyFor decides what happens next.
@@ -146,7 +149,10 @@ func remedyFor(err error) remedy {
 	_, operator := errors.AsType[*OperatorError](err)
 	_, column := errors.AsType[*ColumnError](err)
 	_, gap := errors.AsType[*GapError](err)
+	_, refused := errors.AsType[*refusal](err)
 	switch {
+	case refused:
+		return hold
 	case errors.Is(err, errSlotBusy):
 		return standBy
 	case errors.Is(err, errServerStopping):

@@ -94,10 +94,13 @@ func (s *Source) patiently(timeout time.Duration) time.Duration {
 // trouble, however long that lasts.
 func (s *Source) rest(ctx context.Context, what string, next remedy, trouble error) error {
 	wait := s.waitFor(next)
+	if next == hold {
+		s.state.Store(int32(Held))
+	}
 	if text := trouble.Error(); next != standBy && text != s.noted {
 		s.noted = text
 		write := s.log.Warn
-		if next == askOperator || next == retrySlowly {
+		if next == askOperator || next == retrySlowly || next == hold {
 			write = s.log.Error
 		}
 		write(what, zap.Error(trouble), zap.String(fieldHint, hintOf(trouble)), zap.Duration(fieldWait, wait))
@@ -111,6 +114,8 @@ func (s *Source) waitFor(next remedy) time.Duration {
 		return around(s.config.StandbyInterval, 0.5)
 	case pause:
 		return around(s.config.ShutdownPause, 0.1)
+	case hold:
+		return around(holdInterval, 0.1)
 	case retrySlowly, askOperator:
 		return around(s.config.OperatorRetry, 0.1)
 	default:
@@ -118,8 +123,24 @@ func (s *Source) waitFor(next remedy) time.Duration {
 	}
 }
 
-// attempt tries once to take the stream. While another relay has it, it waits.
+// attempt tries once to take the stream. While another relay has it, it waits. If
+// only primaries are there that a promotion left behind, one of them is taken:
+// whether it will do is not decided here.
 func (s *Source) attempt(ctx context.Context) error {
+	if !s.hosts.known() {
+		s.survey(ctx)
+	}
+	err := s.take(ctx)
+	if errors.Is(err, errStale) {
+		s.hosts.beLenient(true)
+		defer s.hosts.beLenient(false)
+		err = s.take(ctx)
+	}
+	return err
+}
+
+// take connects, takes the slot and starts the session.
+func (s *Source) take(ctx context.Context) error {
 	conn, err := s.connect(ctx, "for checks", s.direct)
 	if err != nil {
 		return err
@@ -140,6 +161,9 @@ func (s *Source) attempt(ctx context.Context) error {
 func (s *Source) takeSlot(ctx context.Context, conn *pgx.Conn) (*session, error) {
 	server, err := s.awaitSlot(ctx, conn)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.admit(ctx, server.identity); err != nil {
 		return nil, err
 	}
 	wire, here, err := s.dialSame(ctx, server)
@@ -208,6 +232,7 @@ func (s *Source) beginSession(ctx context.Context, conn *pgx.Conn, server server
 // the owner ends the other, and Close waits for both.
 func (s *Source) launch(session *session, conn *pgx.Conn) {
 	s.created = false
+	s.hosts.settle(session.server.system, session.server.timeline)
 	s.setProblem(nil)
 	s.stats.sessions.Add(1)
 	owner := &stream{

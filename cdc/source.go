@@ -22,6 +22,7 @@ type Source struct {
 	database    *pgx.ConnConfig // where the relay's own SQL goes; perhaps a pooler
 	direct      *pgx.ConnConfig // SQL straight to the server of the stream
 	replication *pgx.ConnConfig // as given
+	hosts       *hosts          // which of several is the primary
 	log         *zap.Logger
 
 	current atomic.Pointer[session] // the last session, open or not; nil before the first
@@ -33,20 +34,23 @@ type Source struct {
 	retries  backoff
 	patience int                         // how many times longer than the settings the timeouts of the next session are
 	announce func(context.Context) error // called before a slot is made; may be nil
-	created  bool                        // the slot was made, and no session has told it yet
-	noted    string                      // the trouble in the last line of the log
-	doubts   string                      // likewise, of the publication
+	allow    func(ctx context.Context, system string, timeline int32) error
+	created  bool   // the slot was made, and no session has told it yet
+	noted    string // the trouble in the last line of the log
+	doubts   string // likewise, of the publication
 }
 
 // New makes a Source. It connects nothing. Both configurations lead to the same
 // database: database the way the relay's other SQL goes, replication straight
 // to the server.
 func New(config Config, database, replication *pgx.ConnConfig, log *zap.Logger) *Source {
+	choice := new(hosts)
 	return &Source{
 		config:      config,
-		database:    plainConfig(database),
-		direct:      sqlConfig(replication),
-		replication: replication,
+		database:    choice.chooseIn(plainConfig(database)),
+		direct:      choice.chooseIn(sqlConfig(replication)),
+		replication: choice.chooseIn(replication.Copy()),
+		hosts:       choice,
 		log:         log.Named("cdc").With(zap.String(fieldSlot, config.Slot)),
 		retries:     backoff{least: config.RetryMin, most: config.RetryMax},
 		patience:    1,
@@ -155,9 +159,10 @@ const (
 	Connecting              // Open looks for a server and its slot
 	Standby                 // Open waits while another relay has the slot
 	Streaming               // a session is open
+	Held                    // Open waits for a person: the server is another one than before
 )
 
-var stateNames = [...]string{Closed: "closed", Connecting: "connecting", Standby: "standby", Streaming: "streaming"}
+var stateNames = [...]string{Closed: "closed", Connecting: "connecting", Standby: "standby", Streaming: "streaming", Held: "held"}
 
 // String is the state in logs, metrics and the status.
 func (s State) String() string { return stateNames[s] }

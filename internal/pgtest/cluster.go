@@ -41,6 +41,8 @@ type Cluster struct {
 	port    int
 	server  *child.Process
 
+	settings map[string]string // the caller's
+
 	// cloning is held while a database is copied: Postgres copies none that
 	// somebody is connected to.
 	cloning  sync.Mutex
@@ -66,8 +68,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// create makes the folder, the cluster in it, and starts the server. A port is
-// free only until somebody else takes it, so it tries a few.
+// create makes the folder, the cluster in it, and starts the server.
 func (c *Cluster) create(ctx context.Context, settings map[string]string) error {
 	if err := c.makeFolder(); err != nil {
 		return err
@@ -75,6 +76,13 @@ func (c *Cluster) create(ctx context.Context, settings map[string]string) error 
 	if err := c.initdb(ctx); err != nil {
 		return err
 	}
+	return c.startSomewhere(ctx, settings)
+}
+
+// startSomewhere starts the server on a free port. A port is free only until
+// somebody else takes it, so it tries a few.
+func (c *Cluster) startSomewhere(ctx context.Context, settings map[string]string) error {
+	c.settings = settings
 	var err error
 	for range 5 {
 		if c.port, err = freePort(); err != nil {

@@ -84,15 +84,21 @@ func New(t TB, options ...Options) *Cluster {
 		chosen = options[0]
 	}
 	c, err := Start(context.Background(), chosen)
+	return keep(t, "cluster", c, err)
+}
+
+// keep closes a cluster at the test's end, and prints its log if the test failed.
+func keep(t TB, what string, c *Cluster, err error) *Cluster {
+	t.Helper()
 	if err != nil {
-		t.Fatalf("start a cluster: %v", err)
+		t.Fatalf("start a %s: %v", what, err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the server's log ends with:\n%s", c.logTail())
+			t.Logf("the log of the %s's server ends with:\n%s", what, c.logTail())
 		}
 		if err := c.Close(); err != nil {
-			t.Errorf("close the cluster: %v", err)
+			t.Errorf("close the %s: %v", what, err)
 		}
 	})
 	return c

@@ -1,0 +1,158 @@
+package cdc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// hosts finds the primary in a connection string with several hosts, whatever its
+// target_session_attrs. A standby is not it, and neither is a primary that was
+// left behind by a promotion: it still takes writes, and it is often the first
+// in the list.
+type hosts struct {
+	mu      sync.Mutex
+	newest  history // the newest one that was seen
+	lenient bool    // take what is there, if only old ones are
+}
+
+// history is one of the histories of a cluster: each promotion begins another.
+type history struct {
+	system   string
+	timeline int32
+}
+
+var errStale = errors.New("server was left behind by a promotion")
+
+// known reports whether any primary was seen.
+func (h *hosts) known() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.newest.system != ""
+}
+
+// saw notes a primary.
+func (h *hosts) saw(system string, timeline int32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if system != h.newest.system || timeline > h.newest.timeline {
+		h.newest = history{system, timeline}
+	}
+}
+
+// settle makes a primary the newest one, although there was one of a later
+// timeline: somebody decided so.
+func (h *hosts) settle(system string, timeline int32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.newest = history{system, timeline}
+}
+
+// beLenient says whether an old primary will do.
+func (h *hosts) beLenient(lenient bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lenient = lenient
+}
+
+// chooseIn lets connections of a configuration with several hosts try the next
+// one until they reach the primary. With one host there is nothing to choose:
+// what is wrong with it is said with more words later.
+func (h *hosts) chooseIn(c *pgx.ConnConfig) *pgx.ConnConfig {
+	if len(apart(c)) < 2 {
+		return c
+	}
+	wanted := c.ValidateConnect
+	c.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if wanted != nil {
+			if err := wanted(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return h.validate(ctx, conn)
+	}
+	return c
+}
+
+// validate refuses a standby and an old primary.
+func (h *hosts) validate(ctx context.Context, conn *pgconn.PgConn) error {
+	here, err := historyOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if here.timeline == 0 {
+		return errNotPrimary
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if here.system == h.newest.system && here.timeline < h.newest.timeline && !h.lenient {
+		return fmt.Errorf("%w: it is on timeline %d, another one on %d", errStale, here.timeline, h.newest.timeline)
+	}
+	return nil
+}
+
+// historyOf asks with the simple protocol, which a replication connection
+// understands as well. The timeline of a standby is 0.
+func historyOf(ctx context.Context, conn *pgconn.PgConn) (history, error) {
+	results, err := conn.Exec(ctx, selectHistory).ReadAll()
+	if err != nil {
+		return history{}, fmt.Errorf("ask for the timeline: %w", err)
+	}
+	row := results[0].Rows[0]
+	timeline, err := strconv.ParseInt(string(row[1]), 10, 32)
+	if err != nil {
+		return history{}, fmt.Errorf("ask for the timeline: %w", err)
+	}
+	return history{string(row[0]), int32(timeline)}, nil
+}
+
+// See selectServer.
+const selectHistory = `
+	select (select system_identifier from pg_catalog.pg_control_system()),
+	       case when pg_catalog.pg_is_in_recovery() then 0
+	            else ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::int
+	       end`
+
+// survey looks at every host once, so that a process that has just started knows
+// of a promotion that the first host in the list does not know of. Who does not
+// answer has no say.
+func (s *Source) survey(ctx context.Context) {
+	each := apart(s.direct)
+	if len(each) < 2 {
+		return
+	}
+	for _, host := range each {
+		if conn, err := s.connect(ctx, "to look at every host", host); err == nil {
+			if here, err := historyOf(ctx, conn.PgConn()); err == nil && here.timeline > 0 {
+				s.hosts.saw(here.system, here.timeline)
+			}
+			hangUp(conn)
+		}
+	}
+}
+
+// apart returns a configuration for each host. A host may have several ways to
+// it, with TLS and without.
+func apart(c *pgx.ConnConfig) []*pgx.ConnConfig {
+	var each []*pgx.ConnConfig
+	byAddress := map[string]*pgx.ConnConfig{}
+	ways := append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
+	for _, way := range ways {
+		address := fmt.Sprintf("%s:%d", way.Host, way.Port)
+		if known := byAddress[address]; known != nil {
+			known.Fallbacks = append(known.Fallbacks, way)
+			continue
+		}
+		one := c.Copy()
+		one.Host, one.Port, one.TLSConfig, one.Fallbacks = way.Host, way.Port, way.TLSConfig, nil
+		one.ValidateConnect = nil
+		byAddress[address] = one
+		each = append(each, one)
+	}
+	return each
+}
