@@ -18,6 +18,9 @@ type Config struct {
 	Holder string
 	// Version is the program's version, recorded in relays.version.
 	Version string
+	// Polls says that the source reads the table itself: it shows every message
+	// without outcome, so there is nothing to reconcile and nothing to sweep for.
+	Polls bool
 
 	// MaxInFlight is the number of requests that may be under way at once, over
 	// all queues. More hides more of the queue's latency and costs a connection

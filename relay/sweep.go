@@ -57,6 +57,9 @@ type round struct {
 
 // sweepAll sweeps until ctx ends.
 func (s *session) sweepAll(ctx context.Context) error {
+	if s.relay.cfg.Polls {
+		return nil
+	}
 	sweeper := &sweeper{store: s.relay.sweeping, log: s.log}
 	for {
 		wait := s.relay.cfg.SweepInterval
