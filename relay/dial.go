@@ -23,6 +23,7 @@ import (
 // prepared statements.
 type dialer struct {
 	direct, pooled *pgx.ConnConfig
+	stream         compass
 	log            *zap.Logger
 
 	mu      sync.Mutex
@@ -55,6 +56,7 @@ func newDialer(database *pgx.ConnConfig, slot string, log *zap.Logger) *dialer {
 	d := &dialer{direct: database.Copy(), pooled: database.Copy(), log: log}
 	for _, config := range []*pgx.ConnConfig{d.direct, d.pooled} {
 		config.RuntimeParams["application_name"] = "outbox-relay " + slot // poolers take this one
+		config.ValidateConnect = d.stream.primary(config.ValidateConnect)
 	}
 	maps.Copy(d.direct.RuntimeParams, settings)
 	d.pooled.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe

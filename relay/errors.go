@@ -32,6 +32,9 @@ func asPublishError(err error) *PublishError {
 // classifyWrite turns an error of the database into what the session does next:
 // ErrEpochLost ends it, anything else is worth another try.
 func classifyWrite(err error) error {
+	if errors.Is(err, errElsewhere) {
+		return fmt.Errorf("%w: %w", ErrEpochLost, err)
+	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == sqlstateEpochLost {
 		return fmt.Errorf("%w: %s", ErrEpochLost, pgErr.Message)
 	}

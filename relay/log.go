@@ -14,5 +14,11 @@ const (
 	keyElapsed     = "elapsed"
 	keyMessages    = "messages"
 	keyPosition    = "lsn"
-	keyLeft        = "left_in_hand"
+	keyRecorded    = "recorded_lsn"
+	keySystem      = "system"
+	keyTimeline    = "timeline"
+
+	keyTimelineBefore = "timeline_before"
+
+	keyLeft = "left_in_hand"
 )

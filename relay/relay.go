@@ -14,12 +14,16 @@ import (
 type Relay struct {
 	cfg       Config
 	log       *zap.Logger
+	dialer    *dialer
 	source    Source
 	publisher Publisher
 	writing   *store // outcomes
 	reading   *store // look-ups of the intake, so that they never wait behind a write
 	loading   *store // deferred messages, likewise
 	sweeping  *store // the sweep and retention, which may take their time
+
+	last      cluster // that the stream came from last; of Open alone
+	objection error   // why dispatching is held; of Open alone
 
 	mu sync.Mutex
 	// carried are the outcomes that the last session could not write, by
@@ -35,6 +39,7 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 	r := &Relay{
 		cfg:       cfg,
 		log:       log,
+		dialer:    dialer,
 		source:    source,
 		publisher: publisher,
 		writing:   newStore(dialer, cfg.Schema, cfg.Slot),
@@ -43,6 +48,7 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 		sweeping:  newStore(dialer, cfg.Schema, cfg.Slot),
 		carried:   map[int64]*outcome{},
 	}
+	source.BeforeTake(r.allow)
 	source.BeforeCreate(r.expectNewSlot)
 	return r
 }
@@ -56,10 +62,13 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer r.closeStores()
 	for failures := 0; ; {
 		if err := r.source.Open(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
+			if ctx.Err() == nil {
+				return err
 			}
-			return err
+			if r.objection != nil {
+				r.log.Warn("stopped while dispatching was held", zap.Error(r.objection))
+			}
+			return nil
 		}
 		began := time.Now()
 		useful, err := r.runSession(ctx)

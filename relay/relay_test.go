@@ -27,6 +27,7 @@ type fakeSource struct {
 	created  bool
 	position string
 	announce func(context.Context) error
+	allow    func(ctx context.Context, system string, timeline int32) error
 
 	mu       sync.Mutex
 	opened   int
@@ -50,6 +51,10 @@ func (s *fakeSource) Open(ctx context.Context) error {
 }
 
 func (s *fakeSource) BeforeCreate(announce func(context.Context) error) { s.announce = announce }
+
+func (s *fakeSource) BeforeTake(allow func(context.Context, string, int32) error) { s.allow = allow }
+
+func (s *fakeSource) StartPosition() string { return s.position }
 
 func (s *fakeSource) Created() bool { return s.created }
 

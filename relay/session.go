@@ -38,16 +38,20 @@ func (r *Relay) runSession(intake context.Context) (useful bool, err error) {
 
 // begin raises the epoch, and finds what a new slot cannot show.
 func (r *Relay) begin(ctx context.Context) (*session, error) {
-	var epoch int64
-	var reconciled bool
+	var found tenure
 	err := r.retry(ctx, func() (err error) {
-		epoch, reconciled, err = r.writing.takeOver(ctx, r.cfg.Holder, r.cfg.Version, r.source.Position(), r.source.Created())
+		found, err = r.writing.takeOver(ctx, r.cfg.Holder, r.cfg.Version, r.source.StartPosition(), r.source.Created())
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	epoch := found.epoch
 	log := r.log.With(zap.Int64(keyEpoch, epoch))
+	if found.moved {
+		log.Error("slot was moved by somebody else, the sweep looks for messages that the stream will not show",
+			zap.String(keyRecorded, found.recorded), zap.String(keyPosition, r.source.StartPosition()))
+	}
 	s := &session{relay: r, log: log}
 	s.writer = &writer{
 		cfg: r.cfg, log: log, store: r.writing, epoch: epoch,
@@ -55,7 +59,7 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 	}
 	s.router = newRouter(r.cfg, log, s.writer.put)
 	s.writer.room = s.router.room
-	if !reconciled {
+	if !found.reconciled {
 		if err := s.reconcile(ctx); err != nil {
 			return nil, err
 		}
@@ -63,7 +67,7 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 	if err := s.look(ctx); err != nil {
 		return s, err
 	}
-	log.Info("session began", zap.String(keyPosition, r.source.Position()))
+	log.Info("session began", zap.String(keyPosition, r.source.StartPosition()), zap.String(keyRecorded, found.recorded))
 	return s, nil
 }
 
@@ -91,9 +95,6 @@ func (s *session) look(ctx context.Context) error {
 }
 
 func (s *session) reconcile(ctx context.Context) error {
-	if s.relay.cfg.Polls {
-		return nil
-	}
 	return s.relay.retry(ctx, func() error {
 		began := time.Now()
 		found, err := s.relay.writing.reconcile(ctx, s.writer.epoch)
@@ -108,7 +109,7 @@ func (s *session) reconcile(ctx context.Context) error {
 func (r *Relay) retry(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
-		if err == nil || isPermanent(err) {
+		if err == nil || isPermanent(err) || errors.Is(err, errElsewhere) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -270,7 +271,7 @@ func (r *Relay) end(s *session, cause error) {
 	}
 	position := r.source.Position()
 	if !errors.Is(cause, ErrEpochLost) {
-		err = errors.Join(err, r.writing.record(ctx, s.writer.epoch, position))
+		err = errors.Join(err, r.writing.leave(ctx, s.writer.epoch, position))
 	}
 	s.log.Info("session closed", zap.String(keyPosition, position),
 		zap.Int(keyLeft, s.router.left()), zap.Error(err))

@@ -14,6 +14,13 @@ import (
 // The messages of a session are numbered from 0 in the order in which Next
 // returns them. Resolve takes these numbers.
 type Source interface {
+	// BeforeTake sets what Open calls once it knows the server, and before it
+	// makes or takes anything there: with the system identifier, and the timeline
+	// that a promotion raises. After an error it does neither and asks again: within
+	// seconds and for as long as it takes if the error has a Hint() string,
+	// because then it waits for a person. It is called before the first Open.
+	BeforeTake(allow func(ctx context.Context, system string, timeline int32) error)
+
 	// BeforeCreate sets what Open calls before it makes a slot; the slot is not
 	// made if that returns an error. It is called before the first Open.
 	BeforeCreate(announce func(context.Context) error)
@@ -27,6 +34,10 @@ type Source interface {
 	// Created reports whether the last Open made the slot: then the stream shows
 	// nothing that was committed before.
 	Created() bool
+
+	// StartPosition is the confirmed flush of the stream when Open took it, as
+	// Postgres writes a pg_lsn.
+	StartPosition() string
 
 	// Next returns the next messages, at least one; the slice is the caller's.
 	// The first messages may have been handled in an earlier session.

@@ -8,9 +8,9 @@ import (
 
 // statements are the relay's SQL, with the schema's name put in.
 type statements struct {
-	takeOver, record, copy, dispatched, dead, deferred, postponed, requeued, undefer             string
-	known, horizon, reconcile, reconciled, newSlot, queues, queueChunk, laneChunk, due, settings string
-	sweepMark, writersOpen, candidates, recover, removeOld, removeClaims                         string
+	cluster, takeOver, leave, record, copy, dispatched, dead, deferred, postponed, requeued, undefer string
+	known, horizon, reconcile, reconciled, newSlot, queues, queueChunk, laneChunk, due, settings     string
+	sweepMark, writersOpen, candidates, recover, removeOld, removeClaims                             string
 }
 
 func newStatements(schema string) statements {
@@ -18,7 +18,9 @@ func newStatements(schema string) statements {
 		return strings.ReplaceAll(sql, "outbox.", pgx.Identifier{schema}.Sanitize()+".")
 	}
 	return statements{
+		cluster:    in(sqlCluster),
 		takeOver:   in(sqlTakeOver),
+		leave:      in(sqlLeave),
 		record:     in(sqlRecord),
 		copy:       in(sqlCopy),
 		dispatched: in(sqlDispatched),
@@ -47,11 +49,18 @@ func newStatements(schema string) statements {
 	}
 }
 
-// Locks the slot's row of relays until commit.
+// Locks the slot's row of relays until commit. Nothing but a relay moves a slot
+// forward, so after a session that ended in good order it is where that left it.
+// After a crash it may be farther than what was recorded last: WAL without
+// messages is confirmed without a record.
 const sqlTakeOver = `
+with before as materialized (
+	select confirmed_lsn, closed_at is not null and not $5 and $4::pg_lsn > confirmed_lsn as moved
+	from outbox.relays where slot = $1
+)
 insert into outbox.relays as r (slot, system_identifier, timeline, confirmed_lsn, epoch, holder, version)
-select $1, s.system_identifier, c.timeline_id, $4::pg_lsn, 1, $2, $3
-from pg_control_system() s, pg_control_checkpoint() c
+select $1, s.system_identifier, ` + sqlTimeline + `, $4::pg_lsn, 1, $2, $3
+from pg_control_system() s
 on conflict (slot) do update set
 	system_identifier = excluded.system_identifier,
 	timeline = excluded.timeline,
@@ -59,8 +68,17 @@ on conflict (slot) do update set
 	holder = excluded.holder,
 	version = excluded.version,
 	reconciled_at = case when $5 then null else r.reconciled_at end,
+	closed_at = null,
+	adopted_at = null,
+	slot_moves = r.slot_moves + coalesce((select moved::int from before), 0),
 	updated_at = now()
-returning epoch, reconciled_at is not null`
+returning epoch, reconciled_at is not null, coalesce((select confirmed_lsn::text from before), ''),
+	coalesce((select moved from before), false)`
+
+// Only under our epoch.
+const sqlLeave = `
+update outbox.relays set confirmed_lsn = $3::pg_lsn, closed_at = now(), updated_at = now()
+where slot = $1 and epoch = $2`
 
 // Raises OR001 when the epoch is another one.
 const sqlRecord = `select outbox.record_position($1, $2, $3::pg_lsn)`

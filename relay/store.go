@@ -59,22 +59,40 @@ func (s *store) close(ctx context.Context) {
 	}
 }
 
+// tenure is what a take-over finds.
+type tenure struct {
+	epoch      int64
+	reconciled bool
+	recorded   string // the confirmed flush that was recorded last; empty without one
+	moved      bool   // somebody else has moved the slot forward since
+}
+
 // takeOver makes the relay's row ours by raising its epoch. A slot that was
 // just made invalidates what the row says of an earlier one.
-func (s *store) takeOver(ctx context.Context, holder, version, position string, slotCreated bool) (epoch int64, reconciled bool, err error) {
+func (s *store) takeOver(ctx context.Context, holder, version, position string, slotCreated bool) (t tenure, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, s.sql.takeOver, s.slot, holder, version, position, slotCreated).Scan(&epoch, &reconciled)
+		return conn.QueryRow(ctx, s.sql.takeOver, s.slot, holder, version, position, slotCreated).
+			Scan(&t.epoch, &t.reconciled, &t.recorded, &t.moved)
 	})
 	if err != nil {
-		return 0, false, fmt.Errorf("take over slot %q: %w", s.slot, err)
+		return tenure{}, fmt.Errorf("take over slot %q: %w", s.slot, err)
 	}
-	return epoch, reconciled, nil
+	return t, nil
 }
 
 // record stores the confirmed flush alone.
 func (s *store) record(ctx context.Context, epoch int64, position string) error {
 	return s.with(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, s.sql.record, s.slot, epoch, position)
+		return err
+	})
+}
+
+// leave stores the last confirmed flush of a session that the server heard of:
+// from now on only somebody else can move the slot forward.
+func (s *store) leave(ctx context.Context, epoch int64, position string) error {
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, s.sql.leave, s.slot, epoch, position)
 		return err
 	})
 }

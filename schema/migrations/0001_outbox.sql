@@ -136,7 +136,10 @@ create table {{.Schema}}.relays (
 	epoch bigint not null default 0,
 	reconciled_at timestamptz,
 	updated_at timestamptz not null default now(),
+	closed_at timestamptz,
+	adopted_at timestamptz,
 	timeline integer,
+	slot_moves integer not null default 0,
 	holder text,
 	version text,
 	constraint relays_pkey primary key (slot)
@@ -216,23 +219,29 @@ end
 $body$;
 
 -- The first statement of every transaction that writes outcomes. It holds the
--- slot's row until commit, so that an epoch cannot end in between.
+-- slot's row until commit, so that an epoch cannot end in between. A server that
+-- was promoted since the epoch began may lack messages whose numbers others have
+-- now: outcomes from before are not for it.
 create function {{.Schema}}.record_position(slot text, epoch bigint, lsn pg_lsn) returns void
 language plpgsql set search_path = pg_catalog, {{.Schema}}, pg_temp
 as $body$
+declare
+	here constant integer := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer;
 begin
 	update relays r set confirmed_lsn = record_position.lsn, updated_at = now()
 	where r.slot = record_position.slot and r.epoch = record_position.epoch
+		and coalesce(r.timeline, here) = here
 		and r.confirmed_lsn is distinct from record_position.lsn;
 	if found then
 		return;
 	end if;
 	perform from relays r
 	where r.slot = record_position.slot and r.epoch = record_position.epoch
+		and coalesce(r.timeline, here) = here
 	for share;
 	if not found then
 		raise exception 'epoch % of slot "%" has ended', record_position.epoch, record_position.slot
-			using errcode = 'OR001', detail = 'Another relay has taken the slot over.';
+			using errcode = 'OR001', detail = 'Another relay has taken the slot over, or the server was promoted.';
 	end if;
 end
 $body$;
@@ -268,5 +277,9 @@ comment on table {{.Schema}}.dead_letters is 'Written by the relay: set aside, n
 comment on table {{.Schema}}.queues is 'Written by operators: settings of single queues. Picked up without a restart.';
 comment on table {{.Schema}}.relays is 'Written by the relay: one row a slot.';
 comment on column {{.Schema}}.relays.epoch is 'Raised by each relay that takes the slot; writes of earlier ones are refused.';
+comment on column {{.Schema}}.relays.system_identifier is 'Of the cluster that the relay was on. On another one it waits for `outbox-relay adopt`.';
+comment on column {{.Schema}}.relays.closed_at is 'When the last session ended in good order; null while one runs, and after a crash.';
+comment on column {{.Schema}}.relays.adopted_at is 'An operator said that this cluster is the one; null once a relay has taken it.';
+comment on column {{.Schema}}.relays.slot_moves is 'How often somebody else had moved the slot forward.';
 comment on table {{.Schema}}.claims is 'Written by consumers: the events that they have handled.';
 comment on view {{.Schema}}.message_status is 'Each message with its state: waiting, dispatched, deferred or dead.';
