@@ -95,6 +95,9 @@ func (s *session) look(ctx context.Context) error {
 }
 
 func (s *session) reconcile(ctx context.Context) error {
+	if s.relay.cfg.Polls {
+		return nil
+	}
 	return s.relay.retry(ctx, func() error {
 		began := time.Now()
 		found, err := s.relay.writing.reconcile(ctx, s.writer.epoch)
