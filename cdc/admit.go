@@ -38,6 +38,11 @@ func (s *Source) admit(ctx context.Context, here identity) error {
 		return nil
 	case hintOf(err) != "":
 		return &refusal{err}
+	case sqlState(err) == codePrivilege:
+		return &OperatorError{
+			kind: ErrPrivilege, err: err, text: "ask for the server",
+			hint: "`outbox-relay grants print` has the rights of the relay's role",
+		}
 	}
 	return fmt.Errorf("ask for the server: %w", err)
 }
