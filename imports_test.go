@@ -26,8 +26,9 @@ var mayImport = map[string][]string{
 	"relay":                 {"outbox"},
 	"relay/infrai":          {"outbox", "relay"},
 	"relay/infrai/emulator": {},
+	"relay/poll":            {"outbox"},
 	"relay/admin":           {"relay"},
-	"config":                {"outbox", "schema", "cdc", "relay", "relay/infrai", "relay/admin"},
+	"config":                {"outbox", "schema", "cdc", "relay", "relay/infrai", "relay/poll", "relay/admin"},
 	"internal/secret":       {},
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/internal/secret"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
+	"github.com/outbox-relay/outbox-relay/relay/poll"
 )
 
 // Config is everything that the environment says.
@@ -26,7 +27,8 @@ type Config struct {
 	DatabaseURL secret.Text `env:"DATABASE_URL"`
 	// ReplicationURL is the connection string for reading the WAL, if it is not
 	// DatabaseURL. It must lead to the server itself: most connection poolers
-	// cannot pass a replication connection on.
+	// cannot pass a replication connection on. In poll mode it is the one for
+	// reading the table, which must not be a pooler either.
 	ReplicationURL secret.Text `env:"RELAY_REPLICATION_URL"`
 	// AllowInsecureTLS lets connection strings with sslmode=disable, allow or
 	// prefer (libpq's default) reach other machines. Everybody between the two
@@ -35,9 +37,14 @@ type Config struct {
 	// Schema is the schema of the outbox, taken as it is, capital letters
 	// included.
 	Schema string `env:"RELAY_SCHEMA, default=outbox"`
+	// Mode is where messages are read: wal reads them from the WAL by a
+	// replication slot, poll looks for them in the table, on a server that offers
+	// no logical replication.
+	Mode string `env:"RELAY_MODE, default=wal"`
 
 	Log    Log           `env:", prefix=RELAY_LOG_"`
 	CDC    cdc.Config    `env:", prefix=RELAY_"`
+	Poll   poll.Config   `env:", prefix=RELAY_"`
 	Relay  relay.Config  `env:", prefix=RELAY_"`
 	Infrai infrai.Config `env:", prefix=INFRAI_"`
 
@@ -73,14 +80,14 @@ func Load(ctx context.Context, environment envconfig.Lookuper, parts ...Part) (*
 	for _, v := range found.variables {
 		found.add("", v.read(ctx, environment))
 	}
-	c.CDC.Schema = c.Schema
-	c.Relay.Schema, c.Relay.Slot = c.Schema, c.CDC.Slot
+	c.share()
 
 	found.add("RELAY_LOG_", c.Log.Validate())
 	replication := slices.Contains(parts, Replication)
 	database := replication || slices.Contains(parts, Database)
 	if database || slices.Contains(parts, Names) {
 		found.add("", c.validateSchema())
+		found.add("", c.validateMode())
 	}
 	if database {
 		found.add("", c.connectDatabase())
@@ -88,6 +95,7 @@ func Load(ctx context.Context, environment envconfig.Lookuper, parts ...Part) (*
 	if replication {
 		found.add("", c.connectReplication())
 		found.add("RELAY_", c.CDC.Validate())
+		found.add("RELAY_", c.Poll.Validate())
 		found.add("RELAY_", c.Relay.Validate())
 		found.add("", c.validateTrust())
 	}
@@ -160,13 +168,4 @@ func (c *Config) connection(variable string, url secret.Text) (*pgx.ConnConfig, 
 			"add sslmode=verify-full, or set RELAY_ALLOW_INSECURE_TLS=true on a network that you trust", variable, host)
 	}
 	return connection, nil
-}
-
-// validateTrust compares two packages' settings: a relay that was cut off must
-// have stopped sending by the time the server gives its slot to another one.
-func (c *Config) validateTrust() error {
-	if c.Relay.TrustWindow < c.CDC.WALSenderTimeout {
-		return nil
-	}
-	return fmt.Errorf("RELAY_TRUST_WINDOW is %v: want less than RELAY_WAL_SENDER_TIMEOUT (%v)", c.Relay.TrustWindow, c.CDC.WALSenderTimeout)
 }

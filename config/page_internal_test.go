@@ -66,6 +66,7 @@ var sections = map[string]string{
 	"config.Config": "Connections",
 	"config.Log":    "Log",
 	"cdc.Config":    "Reading the WAL",
+	"poll.Config":   "Reading the table",
 	"relay.Config":  "Dispatching",
 	"infrai.Config": "The Infrai queue",
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
+	"github.com/outbox-relay/outbox-relay/relay/poll"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
 
@@ -52,15 +53,22 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 		}
 		return err
 	}
-	source := cdc.New(cfg.CDC, cfg.Database(), cfg.Replication(), log)
-	return relay.New(cfg.Relay, cfg.Database(), source, publisher, log).Run(ctx)
+	return relay.New(cfg.Relay, cfg.Database(), newSource(cfg, log), publisher, log).Run(ctx)
+}
+
+// newSource is where messages are read.
+func newSource(cfg *config.Config, log *zap.Logger) relay.Source {
+	if cfg.Polls() {
+		return poll.New(cfg.Poll, cfg.Database(), cfg.Replication(), log)
+	}
+	return cdc.New(cfg.CDC, cfg.Database(), cfg.Replication(), log)
 }
 
 // logStart writes the first lines: who this is, and what about its settings may
 // be a mistake.
 func (p *program) logStart(cfg *config.Config, log *zap.Logger) {
 	log.Info("starting",
-		zap.String("version", cfg.Relay.Version), zap.String("mode", "wal"), zap.String("slot", cfg.CDC.Slot),
+		zap.String("version", cfg.Relay.Version), zap.String("mode", cfg.Mode), zap.String("slot", cfg.CDC.Slot),
 		zap.String("publication", cfg.CDC.Publication), zap.String("schema", cfg.Schema), zap.String("holder", cfg.Relay.Holder))
 	for _, text := range cfg.Warnings() {
 		log.Warn("doubtful setting", zap.String("reason", text))

@@ -22,6 +22,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
+	"github.com/outbox-relay/outbox-relay/relay/poll"
 )
 
 // Patience is how long a test waits for what must happen; it only ends broken
@@ -243,7 +244,10 @@ func (w *World) Start() *Relay {
 	if err != nil {
 		w.t.Fatalf("publisher: %v", err)
 	}
-	source := cdc.New(cfg.CDC, cfg.Database(), cfg.Replication(), log)
+	var source relay.Source = cdc.New(cfg.CDC, cfg.Database(), cfg.Replication(), log)
+	if cfg.Polls() {
+		source = poll.New(cfg.Poll, cfg.Database(), cfg.Replication(), log)
+	}
 	moving := relay.New(cfg.Relay, cfg.Database(), source, publisher, log)
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Relay{t: w.t, stop: stop, ended: make(chan struct{}), logs: logs}
