@@ -25,6 +25,10 @@ type Relay struct {
 	last      cluster // that the stream came from last; of Open alone
 	objection error   // why dispatching is held; of Open alone
 
+	epoch    int64         // the last one of this process, 0 without
+	unproven time.Duration // what its sessions must last yet, until it is sure that nothing kills it
+	after    func(time.Duration) <-chan time.Time
+
 	mu sync.Mutex
 	// carried are the outcomes that the last session could not write, by
 	// message: what the queue accepted is marked, not sent again, when the
@@ -46,6 +50,7 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 		reading:   newStore(dialer, cfg.Schema, cfg.Slot),
 		loading:   newStore(dialer, cfg.Schema, cfg.Slot),
 		sweeping:  newStore(dialer, cfg.Schema, cfg.Slot),
+		after:     time.After,
 		carried:   map[int64]*outcome{},
 	}
 	source.BeforeTake(r.allow)

@@ -147,6 +147,7 @@ type bundle struct {
 	conn   *pgx.Conn
 	cfg    relay.Config
 	source *fakeSource
+	minute chan time.Time // closed when the relay has lived long enough
 	stop   context.CancelFunc
 	ended  chan struct{}
 	err    error
@@ -160,7 +161,7 @@ func setup(t *testing.T) *bundle {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return &bundle{t: t, conn: conn, source: newFakeSource(), ended: make(chan struct{}), cfg: relay.Config{
+	return &bundle{t: t, conn: conn, source: newFakeSource(), minute: make(chan time.Time), ended: make(chan struct{}), cfg: relay.Config{
 		Schema: "outbox", Slot: "s", Holder: "test", Version: "test",
 		MaxInFlight: 8, MaxInFlightPerQueue: 8, WindowMessages: 100, WindowBytes: 1 << 20,
 		OutcomeLinger: time.Millisecond, OutcomeBatch: 50,
@@ -178,6 +179,7 @@ func (b *bundle) start(publisher relay.Publisher) {
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	moving := relay.New(b.cfg, b.conn.Config(), b.source, publisher, zap.NewNop())
+	moving.Survival(func(time.Duration) <-chan time.Time { return b.minute })
 	go func() {
 		defer close(b.ended)
 		b.err = moving.Run(ctx)

@@ -15,6 +15,7 @@ type session struct {
 	log    *zap.Logger
 	router *router
 	writer *writer
+	care   care
 
 	useful  bool   // outcomes became durable; the writer's until it has ended
 	next    uint64 // the number of the next message of the stream
@@ -57,11 +58,14 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 		cfg: r.cfg, log: log, store: r.writing, epoch: epoch,
 		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1),
 	}
-	s.router = newRouter(r.cfg, log, s.writer.put)
+	s.router = newRouter(r.cfg, log, s.emit)
 	s.writer.room = s.router.room
+	if err := s.countStart(ctx); err != nil {
+		return nil, err
+	}
 	if !found.reconciled {
 		if err := s.reconcile(ctx); err != nil {
-			return nil, err
+			return s, err
 		}
 	}
 	if err := s.look(ctx); err != nil {
@@ -141,7 +145,7 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 	var workers, writing, keeping sync.WaitGroup
 	drained := make(chan struct{})
 	keeping.Go(func() { s.keepTime(own) })
-	for _, loop := range []func(context.Context) error{s.loadAll, s.followSettings, s.sweepAll, s.retainAll} {
+	for _, loop := range []func(context.Context) error{s.loadAll, s.followSettings, s.sweepAll, s.retainAll, s.survive} {
 		keeping.Go(func() {
 			if err := loop(read); err != nil {
 				lose(err)
@@ -153,8 +157,12 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 			lose(err)
 		}
 	})
-	for range s.relay.cfg.MaxInFlight {
-		workers.Go(func() { s.work(read, work) })
+	for n := range s.relay.cfg.MaxInFlight {
+		workers.Go(func() {
+			if err := s.work(n == 0, read, work); err != nil {
+				lose(err)
+			}
+		})
 	}
 
 	err := s.feed(read)
@@ -268,7 +276,11 @@ func (s *session) keepTime(ctx context.Context) {
 func (r *Relay) end(s *session, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	err := r.source.Close(ctx)
+	var err error
+	if s != nil {
+		err = s.takeBack(ctx, cause) // before another relay can have the stream
+	}
+	err = errors.Join(err, r.source.Close(ctx))
 	if s == nil {
 		return
 	}

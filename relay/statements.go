@@ -8,6 +8,8 @@ import (
 
 // statements are the relay's SQL, with the schema's name put in.
 type statements struct {
+	countStart, writeDown, acquit string
+
 	cluster, takeOver, leave, record, copy, dispatched, dead, deferred, postponed, requeued, undefer string
 	known, horizon, reconcile, reconciled, newSlot, queues, queueChunk, laneChunk, due, settings     string
 	sweepMark, writersOpen, candidates, recover, removeOld, removeClaims                             string
@@ -18,6 +20,10 @@ func newStatements(schema string) statements {
 		return strings.ReplaceAll(sql, "outbox.", pgx.Identifier{schema}.Sanitize()+".")
 	}
 	return statements{
+		countStart: in(sqlCountStart),
+		writeDown:  in(sqlWriteDown),
+		acquit:     in(sqlAcquit),
+
 		cluster:    in(sqlCluster),
 		takeOver:   in(sqlTakeOver),
 		leave:      in(sqlLeave),

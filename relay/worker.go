@@ -14,8 +14,11 @@ type worker struct {
 
 // work publishes until intake ends, whatever ended it. A request that is under
 // way then runs on: its context is work, which outlives intake by the drain
-// timeout.
-func (s *session) work(intake, work context.Context) {
+// timeout. While the session is careful, only the first worker sends.
+func (s *session) work(first bool, intake, work context.Context) error {
+	if !first && !s.join(intake) {
+		return nil
+	}
 	w := &worker{wake: make(chan struct{}, 1)}
 	m := s.router.take(time.Now(), w)
 	for {
@@ -23,16 +26,23 @@ func (s *session) work(intake, work context.Context) {
 			select {
 			case <-w.wake:
 			case <-intake.Done():
-				return
+				return nil
 			}
 			m = s.router.take(time.Now(), w)
 		}
+		if s.condemned(m) {
+			m = s.condemn(w, m)
+			continue
+		}
+		if err := s.writeDown(intake, m); err != nil && !over(intake) {
+			return err
+		}
 		if intake.Err() != nil || s.trust(intake) != nil {
-			return // not sent; the message is read again
+			return nil // not sent; the message is read again
 		}
 		receipt, err := s.relay.publisher.Publish(work, m.row)
 		if err != nil && work.Err() != nil {
-			return // nobody knows; the message is read again
+			return nil // nobody knows; the message is read again
 		}
 		m = s.settle(w, m, receipt, err)
 	}

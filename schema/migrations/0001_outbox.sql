@@ -138,8 +138,11 @@ create table {{.Schema}}.relays (
 	updated_at timestamptz not null default now(),
 	closed_at timestamptz,
 	adopted_at timestamptz,
+	suspect bigint,
 	timeline integer,
 	slot_moves integer not null default 0,
+	unclean_starts integer not null default 0,
+	suspect_attempts integer,
 	holder text,
 	version text,
 	constraint relays_pkey primary key (slot)
@@ -281,5 +284,8 @@ comment on column {{.Schema}}.relays.system_identifier is 'Of the cluster that t
 comment on column {{.Schema}}.relays.closed_at is 'When the last session ended in good order; null while one runs, and after a crash.';
 comment on column {{.Schema}}.relays.adopted_at is 'An operator said that this cluster is the one; null once a relay has taken it.';
 comment on column {{.Schema}}.relays.slot_moves is 'How often somebody else had moved the slot forward.';
+comment on column {{.Schema}}.relays.unclean_starts is 'Starts in a row whose session has neither ended in order nor lasted a minute, with the last one.';
+comment on column {{.Schema}}.relays.suspect is 'The message whose request was under way last, while the relay is careful after several of these starts.';
+comment on column {{.Schema}}.relays.suspect_attempts is 'Starts in a row with that message.';
 comment on table {{.Schema}}.claims is 'Written by consumers: the events that they have handled.';
 comment on view {{.Schema}}.message_status is 'Each message with its state: waiting, dispatched, deferred or dead.';

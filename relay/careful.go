@@ -1,0 +1,198 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// The crash-loop guard: a message that kills the process must not do so for
+// ever. The slot shows it again at every start, with all others that were in
+// flight, and nothing in memory outlives it to tell which one it was.
+//
+// So starts are counted in the relay's row. A start counts until its session has
+// ended in order, or until the sessions of the process have lasted a minute:
+// time alone shows that nothing kills it, because while messages keep coming
+// some of them get their outcome before every death. The third start in a row
+// that counts is careful: one request at a time goes out, over all queues, and
+// each message is written down before its request. After three deaths with the
+// same message written down it gets no fourth request: it becomes a dead letter.
+// When a careful session has lasted its minute, all workers join in.
+//
+// A process that lives through the end of a session, a lost connection or a lost
+// slot, did not start again. In normal life all this costs two statements a
+// start, and nothing a message.
+
+const (
+	carefulStarts = 3           // starts in a row that count, from which on one is careful
+	deadlyCrashes = 3           // deaths in a row with a message written down, after which it is not sent
+	survival      = time.Minute // what the sessions of a process must last
+	acquitTimeout = time.Second // bounds what a stop waits to take its start back
+	reasonCrashed = "crashed_relay"
+)
+
+// errCrashes is why a message was set aside that gets no request.
+var errCrashes = errors.New("the relay died while its request was under way")
+
+// care is what one session knows of the starts before it. The suspect belongs to
+// the only worker of a careful session.
+type care struct {
+	suspect int64         // the message that was written down when the last careful session died
+	deaths  int           // in a row with it; 0: there is no suspect
+	over    chan struct{} // closed while the session is not careful
+}
+
+// countStart puts a start on record before anything can die of it, and decides
+// whether the session is careful. An epoch that follows the last one of this
+// process is no start: nobody else had the stream, and the process lives.
+func (s *session) countStart(ctx context.Context) error {
+	r, epoch := s.relay, s.writer.epoch
+	again := r.epoch > 0 && epoch == r.epoch+1
+	r.epoch = epoch
+	if !again {
+		r.unproven = survival
+	}
+	s.care.over = make(chan struct{})
+	if r.unproven == 0 {
+		close(s.care.over)
+		return nil
+	}
+	var found starts
+	err := s.whileOurs(ctx, func() (ours bool, err error) {
+		found, ours, err = r.writing.countStart(ctx, epoch, !again)
+		return ours, err
+	})
+	if err != nil {
+		return err
+	}
+	if found.unclean < carefulStarts {
+		close(s.care.over)
+		return nil
+	}
+	s.care.suspect, s.care.deaths = found.suspect, found.deaths
+	s.log.Error("the relay has died again and again, one request goes out at a time",
+		zap.Int("unclean_starts", found.unclean), zap.Int64(keyMessageID, found.suspect), zap.Int("deaths", found.deaths))
+	return nil
+}
+
+// whileOurs runs a statement on our row until it goes through. It returns
+// ErrEpochLost when the row is another's.
+func (s *session) whileOurs(ctx context.Context, do func() (ours bool, err error)) error {
+	var ours bool
+	err := s.relay.retry(ctx, func() (err error) {
+		ours, err = do()
+		return err
+	})
+	if err == nil && !ours {
+		return ErrEpochLost
+	}
+	return err
+}
+
+// careful reports whether one request at a time goes out.
+func (s *session) careful() bool {
+	select {
+	case <-s.care.over:
+		return false
+	default:
+		return true
+	}
+}
+
+// join waits until more than one worker may send, and reports whether ctx lasted
+// that long.
+func (s *session) join(ctx context.Context) bool {
+	select {
+	case <-s.care.over:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// condemned reports whether a message has killed the relay so often that it is
+// not sent any more.
+func (s *session) condemned(m *message) bool {
+	return s.careful() && s.care.deaths >= deadlyCrashes && s.care.suspect == m.row.ID
+}
+
+// condemn makes a dead letter of a message without another request, and returns
+// the next one for w.
+func (s *session) condemn(w *worker, m *message) (next *message) {
+	now := time.Now()
+	m.attempts += s.care.deaths // written down and lost: nobody else counted them
+	if m.unknownAt.IsZero() {
+		m.unknownAt = now // the queue may have it
+	}
+	failure := &PublishError{Class: Refused, Err: fmt.Errorf("%w, %d times in a row", errCrashes, s.care.deaths)}
+	s.care.deaths = 0 // a person may redrive it at once
+	return s.router.finish(now, w, m, Receipt{}, failure)
+}
+
+// emit hands an outcome to the writer, with the reason of a message that was
+// condemned.
+func (s *session) emit(o *outcome) {
+	if o.state == dead && errors.Is(o.failure, errCrashes) {
+		o.reason = reasonCrashed
+	}
+	s.writer.put(o)
+}
+
+// writeDown says which message is about to be sent, for the next start to know
+// if there is one. All attempts of a session count as one.
+func (s *session) writeDown(ctx context.Context, m *message) error {
+	if !s.careful() {
+		return nil
+	}
+	deaths := 1
+	if s.care.suspect == m.row.ID {
+		deaths += s.care.deaths
+	}
+	return s.whileOurs(ctx, func() (bool, error) {
+		return s.relay.writing.writeDown(ctx, s.writer.epoch, m.row.ID, deaths)
+	})
+}
+
+// survive waits until the sessions of this process have lasted long enough, and
+// ends what is careful about this one.
+func (s *session) survive(ctx context.Context) error {
+	r := s.relay
+	if r.unproven == 0 {
+		return nil
+	}
+	began := time.Now()
+	select {
+	case <-r.after(r.unproven):
+	case <-ctx.Done():
+		r.unproven = max(1, r.unproven-time.Since(began))
+		return nil
+	}
+	err := r.retry(ctx, func() error { return r.writing.acquit(ctx, s.writer.epoch) })
+	if over(ctx) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.unproven = 0
+	if s.careful() {
+		s.log.Info("the relay lives, requests go out side by side again")
+		close(s.care.over)
+	}
+	return nil
+}
+
+// takeBack ends a start in order, so that it does not count. A careful session
+// that lost its stream leaves the record as it is: nothing is proven yet.
+func (s *session) takeBack(ctx context.Context, cause error) error {
+	stopped := cause == nil
+	if s.relay.unproven == 0 || s.careful() && !stopped {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, acquitTimeout)
+	defer cancel()
+	return s.relay.writing.acquit(ctx, s.writer.epoch)
+}
