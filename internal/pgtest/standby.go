@@ -9,8 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // standbySlot is the physical slot with which a primary keeps WAL for its
@@ -30,7 +28,7 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.execute(ctx, "select pg_create_physical_replication_slot('"+standbySlot+"', true)"); err != nil {
+	if err := c.exec("select pg_create_physical_replication_slot('" + standbySlot + "', true)"); err != nil {
 		return nil, fmt.Errorf("make the standby's slot: %w", err)
 	}
 	standby, err := c.copyStopped(ctx, (*Cluster).becomeStandby)
@@ -113,21 +111,11 @@ func (c *Cluster) copyStopped(ctx context.Context, prepare func(*Cluster) error)
 }
 
 // Promote makes a standby a primary, and returns once it is one.
-func (c *Cluster) Promote(ctx context.Context) error {
-	if err := c.execute(ctx, "select pg_promote(true, 60)"); err != nil {
+func (c *Cluster) Promote() error {
+	if err := c.exec("select pg_promote(true, 60)"); err != nil {
 		return fmt.Errorf("promote: %w", err)
 	}
 	return nil
-}
-
-// execute runs a statement as superuser.
-func (c *Cluster) execute(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, c.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, sql)
-	return errors.Join(err, conn.Close(ctx))
 }
 
 // NewStandby is [Cluster.Standby] for a test: it is closed at the test's end.

@@ -11,6 +11,9 @@ import (
 // sentence is the report in one line: what a person wants to know first.
 func (r *Report) sentence() string {
 	parts := []string{r.streaming()}
+	if r.Held != "" {
+		parts = []string{"dispatching is held: this is " + r.Held}
+	}
 	switch n := r.WithoutOutcome; n.Count {
 	case 0:
 		parts = append(parts, "no message without outcome")
@@ -86,6 +89,9 @@ func (r *Report) rows() [][2]string {
 			[2]string{"epoch", fmt.Sprint(relay.Epoch)},
 			[2]string{"recorded", relay.ConfirmedLSN + ", " + age(r.At.Sub(relay.UpdatedAt).Seconds()) + " ago"},
 		)
+		if relay.SlotMoves > 0 {
+			rows = append(rows, [2]string{"slot moves", fmt.Sprintf("%d by somebody else", relay.SlotMoves)})
+		}
 	}
 	return append(rows,
 		[2]string{"without outcome", r.WithoutOutcome.number() + r.WithoutOutcome.age()},

@@ -24,6 +24,9 @@ type Report struct {
 	At time.Time `json:"at"`
 	// Relay is the row of relays; nil until a relay has held the slot.
 	Relay *Relay `json:"relay"`
+	// Held says why the relay sends nothing on this server; empty if it may. See
+	// `outbox-relay adopt`.
+	Held string `json:"held"`
 	// Slot is nil if there is none of that name.
 	Slot *Slot `json:"slot"`
 	// WithoutOutcome counts messages that are neither dispatched nor deferred
@@ -45,6 +48,11 @@ type Relay struct {
 	ConfirmedLSN string     `json:"confirmed_lsn"`
 	UpdatedAt    time.Time  `json:"updated_at"`
 	ReconciledAt *time.Time `json:"reconciled_at"`
+	// SystemIdentifier and Timeline are those of the server that it was on.
+	SystemIdentifier string `json:"system_identifier"`
+	Timeline         int    `json:"timeline"`
+	// SlotMoves counts how often somebody else had moved the slot forward.
+	SlotMoves int `json:"slot_moves"`
 }
 
 // Slot is the row of pg_replication_slots.
@@ -122,13 +130,26 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 }
 
 const sqlRelay = `
-select coalesce(holder, ''), coalesce(version, ''), epoch, coalesce(confirmed_lsn::text, ''), updated_at, reconciled_at
-from outbox.relays where slot = $1`
+select coalesce(holder, ''), coalesce(version, ''), epoch, coalesce(confirmed_lsn::text, ''), updated_at, reconciled_at,
+	coalesce(r.system_identifier::text, ''), coalesce(r.timeline, 0), slot_moves,
+	case
+		when r.system_identifier <> here.system
+			then format('another cluster than the relay was on: system %s instead of %s', here.system, r.system_identifier)
+		when r.timeline > here.timeline
+			then format('an older history than the relay was on: timeline %s instead of %s', here.timeline, r.timeline)
+		else ''
+	end
+from outbox.relays r, (
+	select (select system_identifier from pg_control_system()) as system,
+		case when not pg_is_in_recovery() then ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int end as timeline
+	) here
+where slot = $1`
 
 func (r *Report) readRelay(ctx context.Context, tx pgx.Tx, sql string) error {
 	var relay Relay
 	err := tx.QueryRow(ctx, sql, r.slotName).Scan(
-		&relay.Holder, &relay.Version, &relay.Epoch, &relay.ConfirmedLSN, &relay.UpdatedAt, &relay.ReconciledAt)
+		&relay.Holder, &relay.Version, &relay.Epoch, &relay.ConfirmedLSN, &relay.UpdatedAt, &relay.ReconciledAt,
+		&relay.SystemIdentifier, &relay.Timeline, &relay.SlotMoves, &r.Held)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}

@@ -188,3 +188,22 @@ func TestReport_Print(t *testing.T) {
 	}
 	golden(t, "status.txt", []byte(got.String()))
 }
+
+func TestRead_AnotherCluster(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.execute(t, `insert into outbox.relays (slot, system_identifier, timeline, holder, slot_moves)
+		select $1, system_identifier, 1, 'host:1', 2 from pg_control_system()`, b.slot)
+	report := b.read(t)
+	if report.Held != "" || report.Relay.SlotMoves != 2 || report.Relay.Timeline != 1 {
+		t.Errorf("on the server of the record: %+v, %+v", report, report.Relay)
+	}
+	var text strings.Builder
+	if err := report.Print(&text); err != nil || !strings.Contains(text.String(), "2 by somebody else") {
+		t.Errorf("the slot's moves are not told (%v):\n%s", err, &text)
+	}
+	b.execute(t, `update outbox.relays set timeline = 7 where slot = $1`, b.slot)
+	expectSummary(t, b.read(t), "dispatching is held", "timeline 1 instead of 7")
+	b.execute(t, `update outbox.relays set system_identifier = 4711 where slot = $1`, b.slot)
+	expectSummary(t, b.read(t), "dispatching is held", "another cluster", "instead of 4711")
+}
