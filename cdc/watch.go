@@ -19,7 +19,13 @@ type watch struct {
 	session *session
 	conn    *pgx.Conn // nil while there is none
 	trouble string    // in the last line of the log
+	refused error     // what the server said last, if it refused the role
+	until   time.Time // no other attempt before
 }
+
+// refusalPause is the wait after the server refused the role or its password:
+// where failures are counted, one with every question would lock the role out.
+const refusalPause = 10 * time.Second
 
 // run ends with ctx.
 func (w *watch) run(ctx context.Context) {
@@ -90,7 +96,15 @@ func (w *watch) reconnect(ctx context.Context) error {
 	if w.conn != nil && !w.conn.IsClosed() {
 		return nil
 	}
+	if w.refused != nil && time.Now().Before(w.until) {
+		return w.refused
+	}
 	conn, err := w.connect(ctx, "for checks", w.direct)
+	w.refused = nil
+	if errors.Is(err, ErrPrivilege) {
+		w.refused, w.until = err, time.Now().Add(refusalPause)
+		w.setProblem(err)
+	}
 	if err != nil {
 		return err
 	}

@@ -22,14 +22,20 @@ type Config struct {
 	// a URL or as key=value pairs. The relay's own statements use it. A host
 	// that is not this machine needs TLS: sslmode=verify-full is the safe
 	// choice, require encrypts without checking who answers. What it leaves out
-	// is taken from libpq's PG* variables and from the password file. Options
-	// for connection pools (pool_max_conns and the like) are ignored.
+	// is taken from libpq's PG* variables and from the password file, which is
+	// read again for every new connection. Options for connection pools
+	// (pool_max_conns and the like) are ignored.
 	DatabaseURL secret.Text `env:"DATABASE_URL"`
 	// ReplicationURL is the connection string for reading the WAL, if it is not
 	// DatabaseURL. It must lead to the server itself: most connection poolers
 	// cannot pass a replication connection on. In poll mode it is the one for
 	// reading the table, which must not be a pooler either.
 	ReplicationURL secret.Text `env:"RELAY_REPLICATION_URL"`
+	// DatabasePasswordFile is the absolute path of a file that holds the password
+	// for both connection strings on one line. It wins over a password in them.
+	// Like libpq's password file it is read again for every new connection, so a
+	// password is changed in Postgres and in the file, and nothing is restarted.
+	DatabasePasswordFile string `env:"RELAY_DATABASE_PASSWORD_FILE"`
 	// AllowInsecureTLS lets connection strings with sslmode=disable, allow or
 	// prefer (libpq's default) reach other machines. Everybody between the two
 	// machines can then read the messages.
@@ -167,5 +173,5 @@ func (c *Config) connection(variable string, url secret.Text) (*pgx.ConnConfig, 
 		return nil, fmt.Errorf("%s lets a connection to %s go without TLS (sslmode is disable, allow or prefer, the default): "+
 			"add sslmode=verify-full, or set RELAY_ALLOW_INSECURE_TLS=true on a network that you trust", variable, host)
 	}
-	return connection, nil
+	return connection, c.usePassword(connection, url.Reveal())
 }

@@ -102,10 +102,16 @@ func (d *dialer) learn(pooler bool, err error) {
 		d.pooler = true
 		d.log.Info("connection pooler found, every transaction brings its own settings")
 	}
-	d.refused = nil
-	if isRefusal(err) {
-		d.refused, d.until = err, time.Now().Add(refusalPause)
+	if !isRefusal(err) {
+		d.refused = nil
+		return
 	}
+	if d.refused == nil {
+		d.log.Error("database refuses the relay's role, will be tried again", zap.Error(err),
+			zap.String(keyHint, "check the role's password and pg_hba.conf; a password file is read again at every attempt"),
+			zap.Duration(keyWait, refusalPause))
+	}
+	d.refused, d.until = err, time.Now().Add(refusalPause)
 }
 
 // probe connects as if there were no pooler. If there is one, it is found here

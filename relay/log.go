@@ -21,4 +21,7 @@ const (
 	keyTimelineBefore = "timeline_before"
 
 	keyLeft = "left_in_hand"
+
+	keyHint = "hint"
+	keyWait = "wait"
 )
