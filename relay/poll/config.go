@@ -36,6 +36,11 @@ type Config struct {
 	// relay that is gone without a word, and so how long a takeover may take.
 	// Shorter means more takeovers on a bad network.
 	LeaseTimeout time.Duration `env:"POLL_LEASE_TIMEOUT, default=15s"`
+
+	// Patience is how long a transaction that has written messages may stay open
+	// in poll mode before the log names it, because it holds back messages with an
+	// ordering key; from then on its other messages wait for it as well.
+	Patience time.Duration `env:"POLL_PATIENCE, default=10s"`
 }
 
 // leastLease leaves room for a question or two that are slow to be answered.
@@ -46,6 +51,7 @@ func (c *Config) Validate() error {
 	return errors.Join(
 		atLeast("POLL_INTERVAL", c.Interval, time.Millisecond),
 		atLeast("POLL_LEASE_TIMEOUT", c.LeaseTimeout, leastLease),
+		atLeast("POLL_PATIENCE", c.Patience, 100*time.Millisecond),
 	)
 }
 

@@ -15,16 +15,14 @@ const (
 	// last one may go beyond.
 	chunkRows  = 500
 	chunkBytes = 1 << 20
-	// patience is how long a transaction may hold numbers back before that is
-	// worth a warning, and before its own messages wait with the others.
-	patience = 10 * time.Second
 )
 
 // reader finds the messages of a session, each once.
 type reader struct {
-	table   *table
-	writers writers
-	oid     int64 // of the table; 0 before the first look
+	table    *table
+	patience time.Duration // see Config
+	writers  writers
+	oid      int64 // of the table; 0 before the first look
 
 	floor    int64 // every message up to this one is handed over or has an outcome
 	frontier int64 // likewise, without regard to order and to transactions that have been open for long
@@ -97,7 +95,7 @@ func (r *reader) look(ctx context.Context, now time.Time) error {
 	if err := r.lookSettled(ctx, r.writers.settled()); err != nil || len(r.ready) > 0 {
 		return err
 	}
-	return r.lookAhead(ctx, r.writers.settledWithout(now.Add(-patience)))
+	return r.lookAhead(ctx, r.writers.settledWithout(now.Add(-r.patience)))
 }
 
 // lookSettled goes through the settled part of the table, which it never sees
@@ -147,7 +145,7 @@ func (r *reader) more(rows []outbox.Row) bool { return len(r.ready) > 0 || len(r
 // anybody should wait.
 func (r *reader) obstacle(now time.Time) (writer, bool) {
 	w, found := r.writers.obstacle()
-	return w, found && r.held > r.floor && now.Sub(w.since) >= patience
+	return w, found && r.held > r.floor && now.Sub(w.since) >= r.patience
 }
 
 // fresh leaves out what was handed over.

@@ -48,7 +48,7 @@ func newSession(config Config, log *zap.Logger, conn *pgx.Conn, pid uint32, take
 	}
 	s.heard(taken)
 	s.table = &table{conn: conn, sql: newStatements(config.Schema), timeout: config.ConnectTimeout, heard: s.heard}
-	s.reader = &reader{table: s.table, handed: map[uint64]int64{}}
+	s.reader = &reader{table: s.table, patience: config.Patience, handed: map[uint64]int64{}}
 	return s
 }
 

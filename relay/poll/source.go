@@ -50,7 +50,7 @@ func (s *Source) BeforeTake(allow func(ctx context.Context, system string, timel
 }
 
 // BeforeCreate does nothing: there is no slot to make.
-func (s *Source) BeforeCreate(func(context.Context) error) {}
+func (s *Source) BeforeCreate(func(context.Context) (bool, error), func(context.Context) error) {}
 
 // Created is always false: the table shows everything, whenever it was
 // committed.
