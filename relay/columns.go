@@ -21,15 +21,18 @@ type columns struct {
 		codes      []*string
 		texts      []*string
 		requestIDs []*string
+		unknown    []*time.Time
 	}
 	deferred waits
 	// postponed are rows of deferred that change.
 	postponed waits
 	requeued  struct {
 		ids          []int64
-		orderingKeys []string
+		orderingKeys []*string
 	}
-	undefer []int64 // messages that leave the table deferred
+	undefer   []int64 // messages that leave the table deferred
+	withdrawn []int64
+	released  []int64
 }
 
 // waits are the columns of deferred.
@@ -73,31 +76,41 @@ func (c *columns) add(o *outcome) {
 		d.codes = append(d.codes, orNull(storable(f.Code)))
 		d.texts = append(d.texts, f.text())
 		d.requestIDs = append(d.requestIDs, orNull(storable(f.RequestID)))
+		d.unknown = append(d.unknown, orNullTime(o.message.unknownAt))
+		switch {
+		case o.blocks && o.message.cached:
+			c.postponed.add(o, reasonDeadLetter)
+		case o.blocks:
+			c.deferred.add(o, reasonDeadLetter)
+		}
 	case deferred:
-		c.deferred.add(o)
+		c.deferred.add(o, o.reason)
 	case postponed:
-		c.postponed.add(o)
+		c.postponed.add(o, o.reason)
 	case requeued:
 		c.requeued.ids = append(c.requeued.ids, id)
-		c.requeued.orderingKeys = append(c.requeued.orderingKeys, o.row().OrderingKey)
+		c.requeued.orderingKeys = append(c.requeued.orderingKeys, orNull(o.row().OrderingKey))
 	case withdrawn:
+		c.withdrawn = append(c.withdrawn, id)
+	case released:
+		c.released = append(c.released, id)
 	}
-	if leaves := o.state == dispatched || o.state == dead || o.state == withdrawn; leaves && o.message.cached {
+	if o.leaves() {
 		c.undefer = append(c.undefer, id)
 	}
 }
 
-func (w *waits) add(o *outcome) {
+func (w *waits) add(o *outcome, reason string) {
 	m := o.message
 	orderingKey := orNull(m.row.OrderingKey)
-	if o.reason == reasonScheduled {
+	if reason == reasonScheduled {
 		orderingKey = nil // takes its place in its lane when its time has come
 	}
 	w.ids = append(w.ids, m.row.ID)
 	w.xids = append(w.xids, xid8(m.row.XID))
 	w.queues = append(w.queues, m.row.Queue)
 	w.orderingKeys = append(w.orderingKeys, orderingKey)
-	w.reasons = append(w.reasons, o.reason)
+	w.reasons = append(w.reasons, reason)
 	w.attempts = append(w.attempts, int32(m.attempts))
 	w.charged = append(w.charged, int32(m.charged))
 	w.notBefore = append(w.notBefore, orNullTime(o.notBefore))

@@ -71,6 +71,9 @@ type Config struct {
 	// that may have been accepted longer ago and goes out again is a possible
 	// duplicate, and marked as one.
 	KeyWindow time.Duration `env:"KEY_WINDOW, default=24h"`
+	// FIFOWindow is the same for a queue with ordering=queue: a FIFO queue
+	// remembers keys for a shorter time.
+	FIFOWindow time.Duration `env:"FIFO_WINDOW, default=5m"`
 	// ConflictAttempts is the number of attempts after which a message whose key
 	// the queue reports as taken or in flight (409) becomes a dead letter.
 	ConflictAttempts int `env:"CONFLICT_ATTEMPTS, default=6"`
@@ -91,6 +94,10 @@ type Config struct {
 	// dispatched; 0 keeps them for ever. Deferred messages and dead letters are
 	// never removed.
 	Retention time.Duration `env:"RETENTION, default=168h"`
+	// DeadLetterRetention is how long a dead letter and its message are kept
+	// after a person discarded it; 0 keeps them for ever. One that is not
+	// discarded is never removed.
+	DeadLetterRetention time.Duration `env:"DEAD_LETTER_RETENTION, default=720h"`
 
 	// TrustWindow is how old the last word of the server may be when a request
 	// is sent. It must be shorter than the time after which the server gives
@@ -131,10 +138,12 @@ func (c *Config) Validate() error {
 	longer("DEFER_MIN", c.DeferMin, time.Millisecond)
 	longer("DEFER_MAX", c.DeferMax, c.DeferMin)
 	longer("KEY_WINDOW", c.KeyWindow, time.Second)
+	longer("FIFO_WINDOW", c.FIFOWindow, time.Second)
 	longer("PROBE_MIN", c.ProbeMin, time.Millisecond)
 	longer("PROBE_MAX", c.ProbeMax, c.ProbeMin)
 	longer("SWEEP_INTERVAL", c.SweepInterval, 100*time.Millisecond)
 	longer("RETENTION", c.Retention, 0)
+	longer("DEAD_LETTER_RETENTION", c.DeadLetterRetention, 0)
 	longer("TRUST_WINDOW", c.TrustWindow, time.Second)
 	longer("DRAIN_TIMEOUT", c.DrainTimeout, 0)
 	return errors.Join(errs...)

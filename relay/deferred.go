@@ -21,10 +21,20 @@ type deferredRow struct {
 	notBefore   time.Time // zero: with its queue or lane
 	unknownAt   time.Time
 	row         outbox.Row
+	reason      string
 	missing     bool // the application deleted the message
 	unseen      bool // the message is not visible yet
 
 	carried *outcome // what an earlier session of this process could not write
+}
+
+// waits reports whether what is behind the row in its lane must wait: its time
+// has not come, or it is a dead letter that holds the lane.
+func (d *deferredRow) waits(now time.Time, q *queue) bool {
+	if d.reason == reasonDeadLetter {
+		return d.notBefore.IsZero() && q.settings.HoldOnDeadLetter
+	}
+	return d.notBefore.After(now)
 }
 
 // reconcile defers every message that has no outcome, in id order, and returns
@@ -81,6 +91,8 @@ func (s *store) query(ctx context.Context, conn *pgx.Conn, j job) (pgx.Rows, err
 		return conn.Query(ctx, s.sql.due, j.heldQueues, j.limit)
 	case h.lane == nil:
 		return conn.Query(ctx, s.sql.queueChunk, h.queue.name, j.after, j.limit)
+	case h.lane.key.orderingKey == wholeQueue:
+		return conn.Query(ctx, s.sql.queueChunk, h.queue.name, j.after, j.limit)
 	default:
 		return conn.Query(ctx, s.sql.laneChunk, h.queue.name, h.lane.key.orderingKey, j.after, j.limit)
 	}
@@ -112,7 +124,7 @@ func scanDeferred(rows pgx.CollectableRow) (d deferredRow, err error) {
 	var notBefore, unknownAt, createdAt pgtype.Timestamptz
 	m := &d.row
 	err = rows.Scan(&d.position, &m.ID, &d.queue, &d.orderingKey, &d.attempts, &d.charged, &notBefore, &unknownAt,
-		&found, &past, &m.Key, &m.Queue, &m.OrderingKey, &m.Payload, &m.Headers, &m.DelaySeconds, &m.Priority, &createdAt)
+		&found, &past, &m.Key, &m.Queue, &m.OrderingKey, &m.Payload, &m.Headers, &m.DelaySeconds, &m.Priority, &createdAt, &d.reason)
 	d.missing, d.unseen = !found && past, !found && !past
 	d.notBefore, d.unknownAt, m.CreatedAt = finite(notBefore), finite(unknownAt), finite(createdAt)
 	if d.missing {

@@ -34,6 +34,7 @@ type hold struct {
 	cached     int   // rows of it in memory
 	pending    int   // deferrals on their way into the table
 	tail       list  // live messages, while closing
+	into       *hold // what this hold became a part of
 }
 
 // beforeAll is lower than every position: those of redriven messages are
@@ -58,6 +59,10 @@ const (
 	reasonHeld      = "held"      // behind others
 	reasonScheduled = "scheduled" // deliver_at
 	reasonExhausted = "attempts_exhausted"
+
+	// reasonDeadLetter marks the row of a dead letter whose lane waits for a
+	// person. It has no not_before; when it gets one, it no longer holds the lane.
+	reasonDeadLetter = "dead_letter"
 )
 
 // holdBack puts a live message behind a hold: into the table, or, if that is
@@ -132,20 +137,26 @@ func (r *router) shut(now time.Time, q *queue) bool {
 // with it what waits behind it in its lane.
 func (r *router) putOff(now time.Time, m *message, failure *PublishError) {
 	most := r.cfg.DeferMax
-	if r.endpoint.closed || m.queue.gate.closed {
-		most = min(most, r.cfg.ProbeMax) // it is the queue that fails, and may be back soon
+	if failure.Class.outage() && m.queue.successes == m.successes {
+		most = min(most, r.cfg.ProbeMax) // nobody gets through to the queue, which may be back soon
 	}
 	notBefore := now.Add(backoff(m.attempts, r.cfg.DeferMin, most))
-	l := m.lane
-	if l == nil {
+	if m.lane == nil {
 		r.deferOne(m, nil, notBefore, failure)
 		return
 	}
+	r.holdLane(m, func(h *hold) { r.deferOne(m, h, notBefore, failure) })
+}
+
+// holdLane sends a lane into the table: its head first, the way put does it, and
+// then what waits behind.
+func (r *router) holdLane(head *message, put func(*hold)) {
+	l := head.lane
 	l.head = nil
 	if l.hold == nil {
-		l.hold = newHold(m.queue, l)
+		l.hold = newHold(head.queue, l)
 	}
-	r.deferOne(m, l.hold, notBefore, failure)
+	put(l.hold)
 	r.deferWaiting(l, l.hold)
 	r.rehold(l.hold)
 	r.joinLane(l)
@@ -161,7 +172,7 @@ func (r *router) joinLane(l *lane) {
 	}
 	for m, next := h.tail.head, (*message)(nil); m != nil; m = next {
 		next = m.next
-		if m.row.OrderingKey == l.key.orderingKey {
+		if m.queue.laneKey(m.row.OrderingKey) == l.key {
 			r.detach(m)
 			r.holdBack(l.hold, m)
 		}
@@ -199,6 +210,13 @@ func (r *router) deferWaiting(l *lane, h *hold) {
 func (r *router) holdQueue(q *queue, why string) {
 	q.hold = newHold(q, nil)
 	r.log.Info("queue held", zap.String(keyQueue, q.name), zap.String(keyReason, why), zap.Int(keyMessages, q.inMemory))
+	r.clearQueue(q)
+	signal(r.load)
+}
+
+// clearQueue stops the draining of a queue's lanes and sends what is idle into
+// the table.
+func (r *router) clearQueue(q *queue) {
 	r.parkLanes(q)
 	for _, m := range r.idleMessages(q) {
 		switch {
@@ -213,7 +231,6 @@ func (r *router) holdQueue(q *queue, why string) {
 		}
 	}
 	r.forgetLanes(q)
-	signal(r.load)
 }
 
 // idleMessages are the messages of a queue that are in nobody's hands and not
@@ -252,8 +269,7 @@ func (r *router) forgetLanes(q *queue) {
 func (r *router) reholdQueue(q *queue) {
 	r.log.Info("queue held again", zap.String(keyQueue, q.name))
 	r.rehold(q.hold)
-	r.parkLanes(q)
-	r.forgetLanes(q)
+	r.clearQueue(q)
 }
 
 // parkLanes stops the draining of lanes until their queue is live again.

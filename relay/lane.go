@@ -126,17 +126,36 @@ func (l *lane) busy() bool {
 // idle reports whether the lane can be forgotten.
 func (l *lane) idle() bool { return l.hold == nil && l.head == nil && l.waiting.empty() }
 
+// wholeQueue is the ordering key of the one lane of a queue that is ordered as a
+// whole. No text of Postgres has this byte.
+const wholeQueue = "\x00"
+
 // queue is what the router knows of one queue.
 type queue struct {
 	name      string
 	gate      gate
 	settings  Settings
+	pace      pace
 	ready     list // messages that may go now, one at most of each lane
 	inFlight  int
 	inMemory  int    // all of its messages, live and cached
 	listed    bool   // stands in the router's ring
 	successes uint64 // requests that got through
 	hold      *hold  // not nil while the table may have rows of any of its lanes
+
+	oneLane    bool // all of its messages are one lane
+	reordering bool // that changes as soon as nothing of it is in memory
+}
+
+// ordered reports whether messages with this ordering key are in a lane.
+func (q *queue) ordered(orderingKey string) bool { return q.oneLane || orderingKey != "" }
+
+// laneKey names the lane of an ordering key.
+func (q *queue) laneKey(orderingKey string) laneKey {
+	if q.oneLane {
+		return laneKey{q.name, wholeQueue}
+	}
+	return laneKey{q.name, orderingKey}
 }
 
 // delayHeap orders delayed messages by the time when they are due.

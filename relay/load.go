@@ -67,6 +67,7 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 // a probe, and the lanes that had to stop with their queue.
 func (r *router) startDraining(now time.Time) {
 	for _, q := range r.queues {
+		r.reorder(q)
 		if q.hold != nil && q.hold.state == held && r.sendable(now, q) {
 			r.drain(q.hold)
 		}
@@ -85,7 +86,7 @@ func (r *router) drain(h *hold) {
 }
 
 func (r *router) sendable(now time.Time, q *queue) bool {
-	return !q.settings.Paused && r.endpoint.permits(now) && q.gate.permits(now)
+	return !q.settings.Paused && !q.reordering && r.endpoint.permits(now) && q.gate.permits(now)
 }
 
 func (r *router) wantsMore(now time.Time, h *hold) bool {
@@ -133,7 +134,7 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow) (again bool) {
 		if r.changing(h, d) {
 			return true
 		}
-		if h.lane != nil && d.notBefore.After(now) {
+		if h.lane != nil && d.waits(now, h.queue) {
 			// What is before it goes out; then the lane waits for its time.
 			if h.cached == 0 {
 				r.rehold(h)
@@ -171,12 +172,12 @@ func (r *router) takeCached(now time.Time, h *hold, d *deferredRow) {
 	if r.cache[d.row.ID] != nil || r.gone[d.row.ID] {
 		return
 	}
-	if h.lane == nil && d.row.OrderingKey != "" {
-		l := r.lanes[laneKey{h.queue.name, d.row.OrderingKey}]
+	if h.lane == nil && h.queue.ordered(d.row.OrderingKey) {
+		l := r.lanes[h.queue.laneKey(d.row.OrderingKey)]
 		if l != nil && l.hold != nil {
 			return // waits for its lane
 		}
-		if d.notBefore.After(now) {
+		if d.waits(now, h.queue) {
 			l = r.ensureLane(h.queue, d.row.OrderingKey)
 			l.hold = newHold(h.queue, l)
 			r.joinLane(l)
@@ -198,15 +199,15 @@ func (r *router) takeDue(now time.Time, d *deferredRow) {
 	if q.hold != nil {
 		return
 	}
-	if d.orderingKey == "" && !d.missing && d.row.OrderingKey != "" {
-		r.takeScheduled(now, q, d)
-		return
-	}
-	if d.orderingKey == "" {
+	if !q.ordered(d.row.OrderingKey) {
 		r.intoMemory(now, nil, d)
 		return
 	}
-	l := r.ensureLane(q, d.orderingKey)
+	if d.reason == reasonScheduled {
+		r.takeScheduled(now, q, d)
+		return
+	}
+	l := r.ensureLane(q, d.row.OrderingKey)
 	if l.hold == nil {
 		l.hold = newHold(q, l)
 	}
@@ -225,7 +226,7 @@ func (r *router) takeDue(now time.Time, d *deferredRow) {
 // takeScheduled gives a message of an ordering key that was scheduled its
 // place: the one that it would have if it had been committed now.
 func (r *router) takeScheduled(now time.Time, q *queue, d *deferredRow) {
-	l := r.lanes[laneKey{q.name, d.row.OrderingKey}]
+	l := r.lanes[q.laneKey(d.row.OrderingKey)]
 	if l == nil || l.hold == nil {
 		r.intoMemory(now, nil, d)
 		return
@@ -258,6 +259,9 @@ func (r *router) intoMemory(now time.Time, h *hold, d *deferredRow) {
 	case d.missing:
 		m.queue.inMemory--
 		r.emit(&outcome{message: m, state: withdrawn})
+	case d.reason == reasonDeadLetter:
+		m.queue.inMemory--
+		r.emit(&outcome{message: m, state: released})
 	case d.carried != nil:
 		m.queue.inMemory--
 		r.emit(&outcome{message: m, state: dispatched, receipt: d.carried.receipt})
@@ -318,8 +322,8 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 		return err
 	}
 	for i := range rows {
-		if earlier := s.relay.takeCarried(rows[i].row.ID); earlier != nil {
-			rows[i].carried = earlier
+		if !rows[i].missing && !rows[i].unseen {
+			rows[i].carried = s.relay.takeCarried(&rows[i].row)
 		}
 	}
 	if s.router.loaded(time.Now(), j, rows) {

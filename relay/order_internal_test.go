@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -39,10 +40,7 @@ type world struct {
 }
 
 // tableRow is a row of deferred.
-type tableRow struct {
-	deferredRow
-	scheduled bool
-}
+type tableRow struct{ deferredRow }
 
 func newWorld(t *rapid.T, cfg Config) *world {
 	w := &world{t: t, now: epoch, ended: map[int64]int{}, redriven: map[int64]bool{}, late: map[int64]bool{}, sent: map[int64]int{}, accepted: map[laneKey][]int64{}, inLane: map[laneKey]int{}}
@@ -75,9 +73,9 @@ func (w *world) send() bool {
 	if m == nil {
 		return false
 	}
-	key := laneKey{m.row.Queue, m.row.OrderingKey}
+	key := w.laneKeyOf(m.row)
 	w.inLane[key]++
-	if m.row.OrderingKey != "" && w.inLane[key] > 1 {
+	if key.orderingKey != "" && w.inLane[key] > 1 {
 		w.t.Fatalf("two messages of lane %v are in flight", key)
 	}
 	if w.ended[m.row.ID] > 0 && !w.redriven[m.row.ID] {
@@ -93,9 +91,9 @@ func (w *world) comeBack(i int, failure *PublishError) {
 	m := w.flying[i]
 	w.flying = slices.Delete(w.flying, i, i+1)
 	w.note("back %d of %s/%s: %v", m.row.ID, m.row.Queue, m.row.OrderingKey, failure)
-	key := laneKey{m.row.Queue, m.row.OrderingKey}
+	key := w.laneKeyOf(m.row)
 	w.inLane[key]--
-	if failure == nil && m.row.OrderingKey != "" && !w.redriven[m.row.ID] && !w.late[m.row.ID] {
+	if failure == nil && key.orderingKey != "" && !w.redriven[m.row.ID] && !w.late[m.row.ID] {
 		if before := w.accepted[key]; len(before) > 0 && before[len(before)-1] > m.row.ID {
 			w.dump()
 			w.t.Fatalf("lane %v: %d was accepted after %d", key, m.row.ID, before[len(before)-1])
@@ -106,6 +104,15 @@ func (w *world) comeBack(i int, failure *PublishError) {
 	w.stopped = true
 	w.finish(w.now, &worker{wake: make(chan struct{}, 1)}, m, Receipt{}, failure)
 	w.stopped, w.idle = stopped, nil
+}
+
+// laneKeyOf names the lane of a message as the test sees it: queue z is one lane
+// from first to last, the others are not.
+func (w *world) laneKeyOf(row *outbox.Row) laneKey {
+	if row.Queue == "z" {
+		return laneKey{"z", wholeQueue}
+	}
+	return laneKey{row.Queue, row.OrderingKey}
 }
 
 // write makes the first n outcomes durable.
@@ -125,29 +132,24 @@ func (w *world) apply(o *outcome) {
 	switch o.state {
 	case deferred:
 		w.position++
-		row := tableRow{scheduled: o.reason == reasonScheduled, deferredRow: deferredRow{
-			position: w.position, queue: o.row().Queue, orderingKey: o.row().OrderingKey,
-			attempts: o.message.attempts, notBefore: o.notBefore, row: *o.row(),
-		}}
-		row.row.DeliverAt = time.Time{} // what is loaded has no such column
-		if row.scheduled {
-			row.orderingKey = ""
-		}
-		w.table = append(w.table, row)
+		w.insert(o, o.reason)
 	case postponed:
 		if at < 0 {
 			w.t.Fatalf("message %d is postponed and not in the table", id)
 		}
-		w.table[at].notBefore, w.table[at].attempts = o.notBefore, o.message.attempts
-		w.table[at].orderingKey, w.table[at].scheduled = o.row().OrderingKey, false
+		w.postpone(at, o, o.reason)
 	case requeued:
 		if at < 0 {
 			w.t.Fatalf("message %d is requeued and not in the table", id)
 		}
 		w.position++
 		row := w.table[at]
-		row.position, row.orderingKey, row.notBefore, row.scheduled = w.position, o.row().OrderingKey, time.Time{}, false
+		row.position, row.orderingKey, row.notBefore, row.reason = w.position, o.row().OrderingKey, time.Time{}, reasonHeld
 		w.table = append(slices.Delete(w.table, at, at+1), row)
+	case released:
+		if at >= 0 && w.table[at].reason == reasonDeadLetter {
+			w.table = slices.Delete(w.table, at, at+1)
+		}
 	default:
 		w.ended[id]++
 		if o.message.attempts != w.sent[id] && !w.redriven[id] {
@@ -157,12 +159,52 @@ func (w *world) apply(o *outcome) {
 		if o.state == dead && !w.redriven[id] {
 			w.dead = append(w.dead, *o.row())
 		}
+		switch {
+		case o.blocks && at >= 0:
+			w.postpone(at, o, reasonDeadLetter)
+			return
+		case o.blocks:
+			w.insert(o, reasonDeadLetter)
+			return
+		}
 		if at >= 0 {
 			w.table = slices.Delete(w.table, at, at+1)
 		} else if o.message.cached {
 			w.t.Fatalf("message %d came from the table and is not in it", id)
 		}
 	}
+}
+
+// insert gives a message a row.
+func (w *world) insert(o *outcome, reason string) {
+	w.position++
+	row := tableRow{deferredRow{
+		position: w.position, queue: o.row().Queue, orderingKey: o.row().OrderingKey, reason: reason,
+		attempts: o.message.attempts, notBefore: o.notBefore, row: *o.row(),
+	}}
+	row.row.DeliverAt = time.Time{} // what is loaded has no such column
+	if reason == reasonScheduled {
+		row.orderingKey = ""
+	}
+	w.table = append(w.table, row)
+}
+
+// postpone changes a row.
+func (w *world) postpone(at int, o *outcome, reason string) {
+	row := &w.table[at]
+	row.notBefore, row.attempts, row.orderingKey, row.reason = o.notBefore, o.message.attempts, o.row().OrderingKey, reason
+}
+
+// decide ends the wait for a person: a dead letter that holds its lane is
+// discarded.
+func (w *world) decide(i int) {
+	at := slices.IndexFunc(w.table, func(r tableRow) bool { return r.row.ID == w.dead[i].ID })
+	if at < 0 {
+		return
+	}
+	w.note("discard %d", w.dead[i].ID)
+	w.table[at].notBefore = w.now
+	w.dead = slices.Delete(w.dead, i, i+1)
 }
 
 // redrive puts a dead letter back, as an operator does: a row that the router
@@ -172,6 +214,11 @@ func (w *world) redrive(i int) {
 	w.dead = slices.Delete(w.dead, i, i+1)
 	w.redriven[row.ID] = true
 	w.ended[row.ID] = 0
+	if at := slices.IndexFunc(w.table, func(r tableRow) bool { return r.row.ID == row.ID }); at >= 0 {
+		w.note("redrive %d in its place", row.ID)
+		w.table[at].notBefore, w.table[at].reason = w.now, "redriven"
+		return
+	}
 	w.position++
 	w.note("redrive %d of %s/%s", row.ID, row.Queue, row.OrderingKey)
 	w.table = append(w.table, tableRow{deferredRow: deferredRow{
@@ -200,7 +247,9 @@ func (w *world) query(j job) []tableRow {
 		case h == nil:
 			match = !row.notBefore.IsZero() && !row.notBefore.After(w.now) && !slices.Contains(j.heldQueues, row.queue)
 		case h.lane == nil:
-			match = row.queue == h.queue.name && row.position > j.after && !row.scheduled
+			match = row.queue == h.queue.name && row.position > j.after && row.reason != reasonScheduled
+		case h.lane.key.orderingKey == wholeQueue:
+			match = row.queue == h.queue.name && row.position > j.after && row.reason != reasonScheduled
 		default:
 			match = row.queue == h.queue.name && row.orderingKey == h.lane.key.orderingKey && row.position > j.after
 		}
@@ -260,14 +309,23 @@ func TestPromise6_OrderPerOrderingKey(t *testing.T) {
 		cfg := testConfig()
 		cfg.DeferAfter, cfg.OverflowAfter, cfg.MaxAttempts = 2*time.Second, 3*time.Second, 50
 		w := newWorld(t, cfg)
+		settings := map[string]Settings{"z": {OrderedByQueue: true}}
+		change := func(queue string, change func(*Settings)) {
+			one := settings[queue]
+			change(&one)
+			settings = maps.Clone(settings)
+			settings[queue] = one
+			w.router.apply(w.now, settings)
+		}
+		w.router.apply(w.now, settings)
 		pick := func(name string, n int) int { return rapid.IntRange(0, n-1).Draw(t, name) }
 		t.Repeat(map[string]func(*rapid.T){
 			"commit": func(t *rapid.T) {
-				queue := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "queue")
+				queue := rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "queue")
 				w.commit(queue, rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "ordering key"))
 			},
 			"schedule": func(t *rapid.T) {
-				w.schedule("y", rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "ordering key"),
+				w.schedule(rapid.SampledFrom([]string{"y", "z"}).Draw(t, "queue"), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "ordering key"),
 					time.Duration(rapid.IntRange(1, 10_000).Draw(t, "ms"))*time.Millisecond)
 			},
 			"send": func(t *rapid.T) { w.send() },
@@ -297,10 +355,24 @@ func TestPromise6_OrderPerOrderingKey(t *testing.T) {
 				w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond)
 			},
 			"pause": func(t *rapid.T) {
-				w.router.apply(w.now, map[string]Settings{"x": {Paused: rapid.Bool().Draw(t, "paused")}})
+				change(rapid.SampledFrom([]string{"x", "z"}).Draw(t, "queue"), func(s *Settings) { s.Paused = !s.Paused })
+			},
+			"hold on dead letter": func(t *rapid.T) {
+				change(rapid.SampledFrom([]string{"y", "z"}).Draw(t, "queue"), func(s *Settings) { s.HoldOnDeadLetter = !s.HoldOnDeadLetter })
+			},
+			"decide": func(t *rapid.T) {
+				if n := len(w.dead); n > 0 {
+					w.decide(pick("which", n))
+				}
+			},
+			"change ordering": func(t *rapid.T) {
+				change("x", func(s *Settings) { s.OrderedByQueue = !s.OrderedByQueue })
+			},
+			"pace": func(t *rapid.T) {
+				change("y", func(s *Settings) { s.RatePerSecond = 2 - s.RatePerSecond })
 			},
 		})
-		w.router.apply(w.now, nil)
+		w.router.apply(w.now, map[string]Settings{"z": {OrderedByQueue: true}})
 		w.settle()
 		for id := range int64(w.next) {
 			if w.ended[id+1] != 1 {

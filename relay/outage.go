@@ -12,6 +12,7 @@ import (
 // gotThrough opens the gates before an endpoint and a queue that answered.
 func (r *router) gotThrough(now time.Time, m *message) {
 	m.queue.successes++
+	r.successes++
 	if m.queue.gate.success(m.probesQueue) {
 		r.log.Info("queue is back", zap.String(keyQueue, m.queue.name))
 		r.resume(now, m.queue)
@@ -52,11 +53,22 @@ func (r *router) failed(now time.Time, m *message, failure *PublishError) {
 		r.closeGate(now, &m.queue.gate, m.probesQueue, failure, zap.String(keyQueue, m.queue.name))
 		return
 	}
-	r.endpoint.strikes++
-	if failure.Class.guessed() && r.endpoint.strikes < r.cfg.BreakerFailures && !m.probesEndpoint {
+	if !failure.Class.guessed() {
+		r.closeGate(now, &r.endpoint, m.probesEndpoint, failure)
 		return
 	}
-	r.closeGate(now, &r.endpoint, m.probesEndpoint, failure)
+	g := &m.queue.gate
+	if g.strikes++; g.strikes == 1 {
+		g.struckAt = r.successes
+	}
+	switch {
+	case g.strikes < r.cfg.BreakerFailures && !m.probesQueue && !m.probesEndpoint:
+	case r.successes > g.struckAt:
+		// Others got through since this queue began to fail.
+		r.closeGate(now, g, m.probesQueue, failure, zap.String(keyQueue, m.queue.name))
+	default:
+		r.closeGate(now, &r.endpoint, m.probesEndpoint, failure)
+	}
 }
 
 // closeGate closes a gate, or keeps it closed after a failed probe. A failure of
@@ -88,6 +100,7 @@ func (r *router) tick(now time.Time) (next time.Time, ok bool) {
 	r.wakeDue(now)
 	r.holdDue(now)
 	r.openDue(now)
+	r.paceDue(now)
 	return r.nextDue(now)
 }
 
@@ -181,6 +194,9 @@ func (r *router) nextDue(now time.Time) (next time.Time, ok bool) {
 	}
 	r.sooner(&r.endpoint, sooner)
 	for _, q := range r.queues {
+		if !q.pace.next.IsZero() {
+			sooner(q.pace.next)
+		}
 		r.sooner(&q.gate, sooner)
 		if q.hold == nil && !q.ready.empty() {
 			sooner(q.ready.head.taken.Add(r.cfg.OverflowAfter))

@@ -18,6 +18,7 @@ const (
 	postponed                   // its row in the table changes: an attempt failed
 	requeued                    // its row goes to the end of its lane
 	withdrawn                   // the application deleted it while it was deferred
+	released                    // a dead letter that its lane no longer waits for: its row in the table goes
 )
 
 // outcome is what became of a message, on its way into Postgres.
@@ -26,13 +27,26 @@ type outcome struct {
 	state     state
 	receipt   Receipt       // for dispatched
 	duplicate bool          // for dispatched: the queue may have had it before
+	blocks    bool          // for dead: its lane waits for a person, so it keeps a row in the table
 	reason    string        // for dead, deferred, postponed and requeued
 	failure   *PublishError // the last one; nil without
 	notBefore time.Time     // for deferred and postponed; zero: with its queue or lane
-	hold      *hold         // for deferred and requeued: what it waits for
+	hold      *hold         // for deferred, requeued and a dead one that blocks: what it waits for
 }
 
 func (o *outcome) row() *outbox.Row { return o.message.row }
+
+// leaves reports whether the message's row in the table deferred goes.
+func (o *outcome) leaves() bool {
+	switch o.state {
+	case dispatched, withdrawn:
+		return o.message.cached
+	case dead:
+		return o.message.cached && !o.blocks
+	case deferred, postponed, requeued, released:
+	}
+	return false
+}
 
 // storable makes a text of the queue fit for a text column and for a line of a
 // log: valid UTF-8, no control characters, not long.

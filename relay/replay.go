@@ -1,6 +1,10 @@
 package relay
 
-import "context"
+import (
+	"context"
+
+	"github.com/outbox-relay/outbox-relay/outbox"
+)
 
 // After a start the first messages of the stream may have been handled before:
 // a slot goes back to its last confirmed position, and outcomes are written
@@ -44,7 +48,7 @@ func (s *session) guard(ctx context.Context, batch []message) ([]message, error)
 		m := &batch[i]
 		switch {
 		case known[m.row.ID]:
-			s.relay.takeCarried(m.row.ID)
+			s.relay.takeCarried(m.row)
 			resolved = append(resolved, m.number)
 		case s.markCarried(m):
 		default:
@@ -58,7 +62,7 @@ func (s *session) guard(ctx context.Context, batch []message) ([]message, error)
 // markCarried writes the outcome of a message that was accepted in an earlier
 // session of this process, if it was.
 func (s *session) markCarried(m *message) bool {
-	earlier := s.relay.takeCarried(m.row.ID)
+	earlier := s.relay.takeCarried(m.row)
 	if earlier == nil {
 		return false
 	}
@@ -79,12 +83,17 @@ func (r *Relay) keep(left []*outcome) {
 	}
 }
 
-// takeCarried returns what keep remembered of a message, once; nil without.
-func (r *Relay) takeCarried(id int64) *outcome {
+// takeCarried returns what keep remembered of a message, once; nil without. A
+// database that was put back to an earlier state gives numbers out again: then
+// what is remembered is of another message, which the key tells.
+func (r *Relay) takeCarried(row *outbox.Row) *outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.carried[id]
-	delete(r.carried, id)
+	o := r.carried[row.ID]
+	delete(r.carried, row.ID)
+	if o != nil && o.row().Key != row.Key {
+		return nil
+	}
 	return o
 }
 

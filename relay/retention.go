@@ -9,9 +9,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// Retention removes dispatched messages with their outcome, and expired claims,
-// in small transactions that nobody waits for. A message without outcome, a
-// deferred one and a dead letter stay, whatever their age.
+// Retention removes dispatched messages with their outcome, discarded dead
+// letters, the record of withdrawals, and expired claims, in small transactions
+// that nobody waits for. A message without outcome, a deferred one and a dead
+// letter that nobody has discarded stay, whatever their age.
 
 const (
 	retentionBatch    = 1000
@@ -21,10 +22,13 @@ const (
 	retentionPause = 50 * time.Millisecond
 )
 
+// removed counts what retention has removed.
+type removed struct{ messages, claims, deadLetters, withdrawn int64 }
+
 // retainAll removes what is old until ctx ends.
 func (s *session) retainAll(ctx context.Context) error {
 	for {
-		messages, claims, err := s.retain(ctx)
+		n, err := s.retain(ctx)
 		if over(ctx) {
 			return nil
 		}
@@ -36,8 +40,9 @@ func (s *session) retainAll(ctx context.Context) error {
 			<-ctx.Done()
 		case err != nil:
 			s.log.Warn("retention failed", zap.Error(err))
-		case messages+claims > 0:
-			s.log.Info("old rows removed", zap.Int64(keyMessages, messages), zap.Int64("claims", claims))
+		case n != removed{}:
+			s.log.Info("old rows removed", zap.Int64(keyMessages, n.messages), zap.Int64("claims", n.claims),
+				zap.Int64("dead_letters", n.deadLetters), zap.Int64("withdrawn", n.withdrawn))
 		}
 		if !sleep(ctx, retentionInterval) {
 			return nil
@@ -46,29 +51,55 @@ func (s *session) retainAll(ctx context.Context) error {
 }
 
 // retain removes everything that is old now.
-func (s *session) retain(ctx context.Context) (messages, claims int64, err error) {
-	store := s.relay.sweeping
-	if age := s.relay.cfg.Retention; age > 0 {
-		for after := int64(0); ; {
-			batch, err := store.removeOld(ctx, after, age)
-			if err != nil {
-				return messages, claims, err
-			}
-			messages += batch.removed
-			if batch.removed == 0 || !sleep(ctx, retentionPause) {
-				break
-			}
-			after = batch.last
+func (s *session) retain(ctx context.Context) (n removed, err error) {
+	store, cfg := s.relay.sweeping, s.relay.cfg
+	if cfg.Retention > 0 {
+		if n.messages, err = store.removeAllOld(ctx, cfg.Retention); err != nil {
+			return n, fmt.Errorf("remove old messages: %w", err)
+		}
+		if n.withdrawn, err = store.removeSome(ctx, store.sql.removeWithdrawn, retentionBatch, cfg.Retention); err != nil {
+			return n, fmt.Errorf("remove old withdrawals: %w", err)
 		}
 	}
-	for {
-		n, err := store.removeClaims(ctx)
-		if err != nil {
-			return messages, claims, err
+	if cfg.DeadLetterRetention > 0 {
+		if n.deadLetters, err = store.removeSome(ctx, store.sql.removeDiscarded, retentionBatch, cfg.DeadLetterRetention); err != nil {
+			return n, fmt.Errorf("remove discarded dead letters: %w", err)
 		}
-		claims += n
-		if n < retentionBatch || !sleep(ctx, retentionPause) {
-			return messages, claims, nil
+	}
+	if n.claims, err = store.removeSome(ctx, store.sql.removeClaims, retentionBatch); err != nil {
+		return n, fmt.Errorf("remove expired claims: %w", err)
+	}
+	return n, nil
+}
+
+// removeAllOld looks through the dispatched messages.
+func (s *store) removeAllOld(ctx context.Context, age time.Duration) (n int64, err error) {
+	for after := int64(0); ; {
+		batch, err := s.removeOld(ctx, after, age)
+		if err != nil {
+			return n, err
+		}
+		n += batch.removed
+		if batch.removed == 0 || !sleep(ctx, retentionPause) {
+			return n, nil
+		}
+		after = batch.last
+	}
+}
+
+// removeSome runs a statement that removes a batch until a batch is not full.
+func (s *store) removeSome(ctx context.Context, sql string, args ...any) (n int64, err error) {
+	for {
+		var batch int64
+		err := s.with(ctx, func(conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, sql, args...).Scan(&batch)
+		})
+		if err != nil {
+			return n, err
+		}
+		n += batch
+		if batch < retentionBatch || !sleep(ctx, retentionPause) {
+			return n, nil
 		}
 	}
 }
@@ -84,22 +115,7 @@ func (s *store) removeOld(ctx context.Context, after int64, age time.Duration) (
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, s.sql.removeOld, after, retentionBatch, age).Scan(&r.removed, &r.last)
 	})
-	if err != nil {
-		return removal{}, fmt.Errorf("remove old messages: %w", err)
-	}
-	return r, nil
-}
-
-func (s *store) removeClaims(ctx context.Context) (n int64, err error) {
-	err = s.with(ctx, func(conn *pgx.Conn) error {
-		tag, err := conn.Exec(ctx, s.sql.removeClaims, retentionBatch)
-		n = tag.RowsAffected()
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("remove expired claims: %w", err)
-	}
-	return n, nil
+	return r, err
 }
 
 // Row locks on what is removed only.
@@ -118,6 +134,27 @@ select (select count(*) from d), coalesce((select max(message_id) from seen), $1
 // Index claims_expires_at. A claim that is being taken again has a new expiry
 // when its transaction has ended, and stays.
 const sqlRemoveClaims = `
-delete from outbox.claims c using (
-	select consumer, event_id from outbox.claims where expires_at < now() order by expires_at limit $1
-) old where c.consumer = old.consumer and c.event_id = old.event_id and c.expires_at < now()`
+with gone as (
+	delete from outbox.claims c using (
+		select consumer, event_id from outbox.claims where expires_at < now() order by expires_at limit $1
+	) old where c.consumer = old.consumer and c.event_id = old.event_id and c.expires_at < now()
+	returning 1
+) select count(*) from gone`
+
+// Withdrawals are few; the table is read as a whole.
+const sqlRemoveWithdrawn = `
+with gone as (
+	delete from outbox.withdrawn where message_id in (
+		select message_id from outbox.withdrawn where withdrawn_at < now() - $2::interval limit $1
+	) returning 1
+) select count(*) from gone`
+
+// Dead letters are few, discarded or not.
+const sqlRemoveDiscarded = `
+with old as materialized (
+	select message_id from outbox.dead_letters where discarded_at < now() - $2::interval limit $1
+), m as (
+	delete from outbox.messages where id in (select message_id from old)
+), gone as (
+	delete from outbox.dead_letters where message_id in (select message_id from old) returning 1
+) select count(*) from gone`

@@ -19,19 +19,20 @@ type router struct {
 	log  *zap.Logger
 	emit func(*outcome) // hands an outcome to the writer; called under the lock, so that outcomes keep their order
 
-	mu       sync.Mutex
-	endpoint gate
-	queues   map[string]*queue
-	settings map[string]Settings
-	lanes    map[laneKey]*lane
-	ring     []*queue // queues with ready messages, served in turn
-	delayed  delayHeap
-	idle     []*worker // waiting for a message; the last to wait is woken first
-	waking   bool      // a worker was woken and has not come yet
-	inFlight int
-	messages int // live ones in memory without a durable outcome: the window
-	bytes    int // of their text
-	stopped  bool
+	mu        sync.Mutex
+	endpoint  gate
+	queues    map[string]*queue
+	settings  map[string]Settings
+	lanes     map[laneKey]*lane
+	ring      []*queue // queues with ready messages, served in turn
+	delayed   delayHeap
+	idle      []*worker // waiting for a message; the last to wait is woken first
+	waking    bool      // a worker was woken and has not come yet
+	inFlight  int
+	successes uint64 // requests that got through, to any queue
+	messages  int    // live ones in memory without a durable outcome: the window
+	bytes     int    // of their text
+	stopped   bool
 
 	cache    map[int64]*message // messages of the table in memory, until their outcome is durable
 	gone     map[int64]bool     // messages that left the table since the last chunk was asked for
@@ -121,7 +122,7 @@ func (r *router) admitHeld(m *message) {
 
 // enqueue puts a message into its lane in memory.
 func (r *router) enqueue(now time.Time, m *message) {
-	if m.row.OrderingKey == "" {
+	if !m.queue.ordered(m.row.OrderingKey) {
 		r.ready(m)
 		return
 	}
@@ -137,11 +138,11 @@ func (r *router) enqueue(now time.Time, m *message) {
 
 // ensureLane returns the lane of an ordering key.
 func (r *router) ensureLane(q *queue, orderingKey string) *lane {
-	l := r.lanes[laneKey{q.name, orderingKey}]
+	l := r.lanes[q.laneKey(orderingKey)]
 	if l == nil {
 		// The key is copied: a lane may be held for long, and the text that it is
 		// a part of must not be kept that long.
-		l = &lane{key: laneKey{q.name, strings.Clone(orderingKey)}}
+		l = &lane{key: q.laneKey(strings.Clone(orderingKey))}
 		r.lanes[l.key] = l
 	}
 	return l
@@ -153,10 +154,10 @@ func (r *router) wait(l *lane, m *message) {
 }
 
 func (r *router) laneOf(m *message) *lane {
-	if m.row.OrderingKey == "" {
+	if !m.queue.ordered(m.row.OrderingKey) {
 		return nil
 	}
-	return r.lanes[laneKey{m.row.Queue, m.row.OrderingKey}]
+	return r.lanes[m.queue.laneKey(m.row.OrderingKey)]
 }
 
 func (r *router) queueOf(name string) *queue {
@@ -164,7 +165,8 @@ func (r *router) queueOf(name string) *queue {
 	if q == nil {
 		// The name is copied: the row's text must not live as long as the queue.
 		q = &queue{name: strings.Clone(name)}
-		q.settings = r.settings[q.name]
+		q.set(r.settings[q.name])
+		q.oneLane = q.settings.OrderedByQueue
 		r.queues[q.name] = q
 	}
 	return q
@@ -233,6 +235,11 @@ func (r *router) pick(now time.Time) *message {
 		r.ring = r.ring[1:]
 		if q.ready.empty() || q.inFlight >= r.limit(q) || q.settings.Paused || !q.gate.permits(now) {
 			q.listed = false // comes back when a request ends or the gate is due
+			continue
+		}
+		if !q.pace.permits(now) {
+			q.listed = false // comes back when its time has come
+			signal(r.alarm)
 			continue
 		}
 		m := q.ready.pop()
@@ -306,10 +313,10 @@ func (r *router) settle(now time.Time, m *message, receipt Receipt, failure *Pub
 	}
 	switch {
 	case failure.Class == Refused, failure.Class == Conflict && m.charged >= r.cfg.ConflictAttempts:
-		r.conclude(now, m, &outcome{message: m, state: dead, failure: failure, reason: failure.Class.String()})
+		r.bury(now, m, failure, failure.Class.String())
 	case m.charged >= r.maxAttempts(m.queue):
-		r.conclude(now, m, &outcome{message: m, state: dead, failure: failure, reason: reasonExhausted})
-	case !m.cached && m.queue.hold != nil || now.Sub(m.failedAt) >= r.cfg.DeferAfter || r.shut(now, m.queue):
+		r.bury(now, m, failure, reasonExhausted)
+	case !m.cached && m.queue.hold != nil || m.queue.reordering || now.Sub(m.failedAt) >= r.cfg.DeferAfter || r.shut(now, m.queue):
 		r.putOff(now, m, failure)
 	default:
 		wait := backoff(m.attempts, r.cfg.RetryMin, r.cfg.RetryMax)
@@ -327,7 +334,32 @@ func (r *router) maxAttempts(q *queue) int {
 // maybeTwice reports whether an earlier attempt may have been accepted so long
 // ago that the queue has forgotten its key.
 func (r *router) maybeTwice(now time.Time, m *message) bool {
-	return !m.unknownAt.IsZero() && now.Sub(m.unknownAt) > r.cfg.KeyWindow
+	window := r.cfg.KeyWindow
+	if m.queue.oneLane {
+		window = min(window, r.cfg.FIFOWindow)
+	}
+	return !m.unknownAt.IsZero() && now.Sub(m.unknownAt) > window
+}
+
+// bury makes a dead letter. Its lane goes on, or waits for a person where an
+// operator wants that.
+func (r *router) bury(now time.Time, m *message, failure *PublishError, reason string) {
+	o := &outcome{message: m, state: dead, failure: failure, reason: reason}
+	if m.lane == nil || !m.queue.settings.HoldOnDeadLetter {
+		r.conclude(now, m, o)
+		return
+	}
+	o.blocks = true
+	m.queue.inMemory--
+	r.holdLane(m, func(h *hold) {
+		if m.cached {
+			m.goingBack = true
+		} else {
+			o.hold = h
+			h.pending++
+		}
+		r.emit(o)
+	})
 }
 
 // conclude records the outcome of a message and lets its lane go on.
@@ -367,8 +399,8 @@ func (r *router) resolved(batch []*outcome) {
 	r.mu.Lock()
 	for _, o := range batch {
 		m := o.message
-		if o.hold != nil {
-			o.hold.pending--
+		for h := o.hold; h != nil; h = h.into {
+			h.pending--
 		}
 		if m.cached {
 			if m.goingBack {

@@ -17,6 +17,14 @@ type Settings struct {
 	MaxInFlight int
 	// MaxAttempts overrides Config.MaxAttempts; 0 does not.
 	MaxAttempts int
+	// RatePerSecond bounds the requests to the queue; 0 does not.
+	RatePerSecond float64
+	// OrderedByQueue makes one lane of the whole queue, whatever the ordering
+	// keys of its messages.
+	OrderedByQueue bool
+	// HoldOnDeadLetter makes a lane wait for a person when one of its messages
+	// becomes a dead letter.
+	HoldOnDeadLetter bool
 }
 
 // settingsPoll is how often the table queues is read.
@@ -54,7 +62,7 @@ func (s *store) settings(ctx context.Context) (all map[string]Settings, err erro
 		all = map[string]Settings{}
 		var name string
 		var one Settings
-		_, err = pgx.ForEachRow(rows, []any{&name, &one.Paused, &one.MaxInFlight, &one.MaxAttempts}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&name, &one.Paused, &one.MaxInFlight, &one.MaxAttempts, &one.RatePerSecond, &one.OrderedByQueue, &one.HoldOnDeadLetter}, func() error {
 			all[name] = one
 			return nil
 		})
@@ -69,14 +77,81 @@ func (r *router) apply(now time.Time, settings map[string]Settings) {
 	defer r.mu.Unlock()
 	r.settings = settings
 	for name, q := range r.queues {
-		if q.settings == settings[name] {
-			continue
+		if q.settings != settings[name] {
+			r.change(q, settings[name])
 		}
-		q.settings = settings[name]
-		r.log.Info("settings of a queue changed", zap.String(keyQueue, name), zap.Bool("paused", q.settings.Paused))
-		r.list(q)
-		r.wakeOne()
 	}
 	r.holdDue(now)
 	signal(r.load)
+}
+
+func (r *router) change(q *queue, to Settings) {
+	was := q.settings
+	q.set(to)
+	r.log.Info("settings of a queue changed", zap.String(keyQueue, q.name), zap.Any("settings", to))
+	if to.OrderedByQueue != q.oneLane && !q.reordering {
+		q.reordering = true
+		if q.hold == nil {
+			r.holdQueue(q, "its ordering changes")
+		} else {
+			r.reholdQueue(q)
+		}
+	}
+	if was.HoldOnDeadLetter && !to.HoldOnDeadLetter {
+		r.releaseLanes(q)
+	}
+	r.list(q)
+	r.wakeOne()
+}
+
+// set takes the settings over that need nothing else.
+func (q *queue) set(to Settings) {
+	if to.RatePerSecond != q.settings.RatePerSecond {
+		q.pace = newPace(to.RatePerSecond)
+	}
+	q.settings = to
+}
+
+// releaseLanes lets the lanes of a queue look at the table again: dead letters
+// do not hold them any more.
+func (r *router) releaseLanes(q *queue) {
+	for key, l := range r.lanes {
+		if key.queue == q.name && l.hold != nil && l.hold.state == held {
+			r.parked[l.hold] = true // it drains as soon as its queue is live
+		}
+	}
+}
+
+// reorder gives a queue the lanes of its new ordering, once everything of it is
+// in the table, or on its way there.
+func (r *router) reorder(q *queue) {
+	if !q.reordering || q.inMemory > 0 || r.caches(q) {
+		return
+	}
+	for key, l := range r.lanes {
+		if key.queue == q.name {
+			r.dissolve(l)
+		}
+	}
+	q.oneLane, q.reordering = q.settings.OrderedByQueue, false
+}
+
+// dissolve makes the hold of a lane a part of its queue's.
+func (r *router) dissolve(l *lane) {
+	if h := l.hold; h != nil {
+		r.rehold(h)
+		h.into = h.queue.hold
+		h.into.pending += h.pending
+	}
+	delete(r.lanes, l.key)
+}
+
+// caches reports whether rows of a queue are in memory.
+func (r *router) caches(q *queue) bool {
+	for _, m := range r.cache {
+		if m.queue == q {
+			return true
+		}
+	}
+	return false
 }

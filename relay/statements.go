@@ -12,7 +12,8 @@ type statements struct {
 
 	cluster, takeOver, leave, record, copy, dispatched, dead, deferred, postponed, requeued, undefer string
 	known, horizon, reconcile, reconciled, newSlot, queues, queueChunk, laneChunk, due, settings     string
-	sweepMark, writersOpen, candidates, recover, removeOld, removeClaims                             string
+	sweepMark, writersOpen, candidates, recover                                                      string
+	withdrawn, released, removeOld, removeClaims, removeWithdrawn, removeDiscarded                   string
 }
 
 func newStatements(schema string) statements {
@@ -52,6 +53,11 @@ func newStatements(schema string) statements {
 		recover:      in(sqlRecover),
 		removeOld:    in(sqlRemoveOld),
 		removeClaims: in(sqlRemoveClaims),
+
+		withdrawn:       in(sqlWithdrawn),
+		released:        in(sqlReleased),
+		removeWithdrawn: in(sqlRemoveWithdrawn),
+		removeDiscarded: in(sqlRemoveDiscarded),
 	}
 }
 
@@ -99,20 +105,28 @@ from unnest($1::bigint[], $2::text[], $3::int[], $4::bool[]) as t (id, queue_mes
 on conflict (message_id) do nothing`
 
 const sqlDead = `
-insert into outbox.dead_letters (message_id, reason, attempts, last_status, last_code, last_error, request_id)
-select id, reason, attempts, status, code, text, request_id
-from unnest($1::bigint[], $2::text[], $3::int[], $4::int[], $5::text[], $6::text[], $7::text[])
-	as t (id, reason, attempts, status, code, text, request_id)
+insert into outbox.dead_letters (message_id, reason, attempts, last_status, last_code, last_error, request_id, unknown_since)
+select id, reason, attempts, status, code, text, request_id, unknown_since
+from unnest($1::bigint[], $2::text[], $3::int[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[])
+	as t (id, reason, attempts, status, code, text, request_id, unknown_since)
 on conflict (message_id) do nothing`
 
 const sqlUndefer = `delete from outbox.deferred where message_id = any ($1::bigint[])`
 
-// Three look-ups by primary key for each message.
+const sqlWithdrawn = `
+insert into outbox.withdrawn (message_id) select unnest($1::bigint[]) on conflict (message_id) do nothing`
+
+// Not one that somebody has just redriven.
+const sqlReleased = `
+delete from outbox.deferred where message_id = any ($1::bigint[]) and reason = 'dead_letter'`
+
+// Four look-ups by primary key for each message.
 const sqlKnown = `
 select id from unnest($1::bigint[]) as id
 where exists (select from outbox.dispatched d where d.message_id = id)
 	or exists (select from outbox.dead_letters d where d.message_id = id)
-	or exists (select from outbox.deferred d where d.message_id = id)`
+	or exists (select from outbox.deferred d where d.message_id = id)
+	or exists (select from outbox.withdrawn w where w.message_id = id)`
 
 // The rows come in the order of the arrays, and get their position in that
 // order: there is one writer.
@@ -179,7 +193,7 @@ select d.position, d.message_id, d.queue, coalesce(d.ordering_key, ''), d.attemp
 	m.id is not null, d.xid is null or pg_visible_in_snapshot(d.xid, pg_current_snapshot()),
 	coalesce(m.key, ''), coalesce(m.queue, ''), coalesce(m.ordering_key, ''),
 	coalesce(m.payload::text, ''), coalesce(m.headers::text, ''),
-	m.delay_seconds, m.priority, m.created_at
+	m.delay_seconds, m.priority, m.created_at, d.reason
 from outbox.deferred d left join outbox.messages m on m.id = d.message_id
 `
 
@@ -193,9 +207,12 @@ const sqlOfLane = `where d.queue = $1 and d.ordering_key = $2 and d.position > $
 const sqlOfDue = `where d.not_before <= now() and d.queue <> all ($1::text[]) order by d.not_before, d.position limit $2`
 
 const sqlSettings = `
-select queue, paused, coalesce(max_in_flight, 0), coalesce(max_attempts, 0) from outbox.queues`
+select queue, paused, coalesce(max_in_flight, 0), coalesce(max_attempts, 0), coalesce(rate_per_second, 0),
+	ordering = 'queue', on_dead_letter = 'hold'
+from outbox.queues`
 
-// Reads the last entry of three primary keys.
+// Reads the last entry of four primary keys.
 const sqlHorizon = `
 select greatest(0, (select max(message_id) from outbox.dispatched),
-	(select max(message_id) from outbox.dead_letters), (select max(message_id) from outbox.deferred))`
+	(select max(message_id) from outbox.dead_letters), (select max(message_id) from outbox.deferred),
+	(select max(message_id) from outbox.withdrawn))`

@@ -143,7 +143,7 @@ func (s *store) insert(ctx context.Context, conn *pgx.Conn, epoch int64, positio
 		b.Queue(s.sql.dispatched, d.ids, d.queueMessageIDs, d.attempts, d.duplicates)
 	}
 	if d := c.dead; len(d.ids) > 0 {
-		b.Queue(s.sql.dead, d.ids, d.reasons, d.attempts, d.statuses, d.codes, d.texts, d.requestIDs)
+		b.Queue(s.sql.dead, d.ids, d.reasons, d.attempts, d.statuses, d.codes, d.texts, d.requestIDs, d.unknown)
 	}
 	if d := c.deferred; len(d.ids) > 0 {
 		b.Queue(s.sql.deferred, d.ids, d.xids, d.queues, d.orderingKeys, d.reasons, d.attempts, d.charged,
@@ -154,6 +154,12 @@ func (s *store) insert(ctx context.Context, conn *pgx.Conn, epoch int64, positio
 	}
 	if d := c.requeued; len(d.ids) > 0 {
 		b.Queue(s.sql.requeued, d.ids, d.orderingKeys)
+	}
+	if len(c.withdrawn) > 0 {
+		b.Queue(s.sql.withdrawn, c.withdrawn)
+	}
+	if len(c.released) > 0 {
+		b.Queue(s.sql.released, c.released)
 	}
 	if len(c.undefer) > 0 {
 		b.Queue(s.sql.undefer, c.undefer)

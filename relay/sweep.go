@@ -176,9 +176,12 @@ func (s *store) reached(ctx context.Context, position, target string) (reached b
 }
 
 // The number first, the locks after: a writer that has no lock by then gets a
-// higher number.
+// higher number. The sequence is asked for: that of a table which took the place
+// of the first one has another name, and may lack its grants: then the floor
+// stays where it is.
 const sqlSweepMark = `
-select coalesce((select last_value from outbox.messages_id_seq where is_called), 0),
+select coalesce((select pg_sequence_last_value(q) from pg_get_serial_sequence('outbox.messages', 'id') g, to_regclass(g) q
+		where has_sequence_privilege(q, 'select')), 0),
 	coalesce((select array_agg(distinct l.virtualtransaction) from pg_locks l
 		where l.mode = 'RowExclusiveLock' and l.relation = t.oid and l.database = (select oid from pg_database where datname = current_database())), '{}')
 from pg_class t join pg_namespace n on n.oid = t.relnamespace

@@ -8,6 +8,7 @@
 //	dispatched     relay         INSERT: the queue accepted the message
 //	deferred       relay         waits for a later attempt
 //	dead_letters   relay         set aside, needs a person
+//	withdrawn      relay         deleted while it was deferred: not sent
 //	relays         relay         one row a slot: position and epoch
 //	queues         operators     settings of single queues
 //	claims         consumers     the events that they have handled

@@ -20,6 +20,7 @@ grant select, delete on {{$.Schema}}.messages to {{.}};
 grant select on sequence {{$.Schema}}.messages_id_seq to {{.}};
 grant select, insert, delete on {{$.Schema}}.dispatched to {{.}};
 grant select, insert, update, delete on {{$.Schema}}.deferred, {{$.Schema}}.dead_letters to {{.}};
+grant select, insert, delete on {{$.Schema}}.withdrawn to {{.}};
 grant select, insert, update on {{$.Schema}}.relays to {{.}};
 grant select on {{$.Schema}}.queues, {{$.Schema}}.message_status, {{$.Schema}}.schema_version to {{.}};
 grant select (consumer, event_id, expires_at), delete on {{$.Schema}}.claims to {{.}};

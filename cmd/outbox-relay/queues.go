@@ -61,9 +61,10 @@ func (p *program) printQueues(queues []operate.Queue) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "QUEUE\tPAUSED\tMAX IN FLIGHT\tMAX ATTEMPTS\tDEFERRED")
+	fmt.Fprintln(table, "QUEUE\tPAUSED\tORDERING\tMAX IN FLIGHT\tRATE/S\tMAX ATTEMPTS\tON DEAD LETTER\tDEFERRED")
 	for _, q := range queues {
-		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\n", quoteOdd(q.Queue), q.Paused, orDefault(q.MaxInFlight), orDefault(q.MaxAttempts), deferredCount(q.Deferred))
+		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\t%s\t%s\t%s\n", quoteOdd(q.Queue), q.Paused, q.Ordering, orDefault(q.MaxInFlight),
+			orUnbounded(q.RatePerSecond), orDefault(q.MaxAttempts), q.OnDeadLetter, deferredCount(q.Deferred))
 	}
 	return table.Flush()
 }
@@ -100,8 +101,11 @@ func (p *program) printQueue(q *operate.Queue) error {
 	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "queue\t%s\n", quoteOdd(q.Queue))
 	fmt.Fprintf(table, "paused\t%t\n", q.Paused)
+	fmt.Fprintf(table, "ordering\t%s\n", q.Ordering)
 	fmt.Fprintf(table, "max_in_flight\t%s\n", orDefault(q.MaxInFlight))
+	fmt.Fprintf(table, "rate_per_second\t%s\n", orUnbounded(q.RatePerSecond))
 	fmt.Fprintf(table, "max_attempts\t%s\n", orDefault(q.MaxAttempts))
+	fmt.Fprintf(table, "on_dead_letter\t%s\n", q.OnDeadLetter)
 	fmt.Fprintf(table, "deferred\t%s\n", deferredCount(q.Deferred))
 	return table.Flush()
 }
@@ -111,9 +115,12 @@ func newQueuesSet(p *program) *cobra.Command {
 		Use:   "set QUEUE NAME=VALUE...",
 		Short: "Change settings of one queue",
 		Long: "set changes settings of one queue and leaves its others as they are:\n\n" +
-			"  paused=true|false         whether its messages wait in the table\n" +
-			"  max_in_flight=N|default   requests to it at once, instead of RELAY_MAX_IN_FLIGHT_PER_QUEUE\n" +
-			"  max_attempts=N|default    failures until a dead letter, instead of RELAY_MAX_ATTEMPTS",
+			"  paused=true|false             whether its messages wait in the table\n" +
+			"  ordering=key|queue            what arrives in commit order: each ordering key, or all of it\n" +
+			"  max_in_flight=N|default       requests to it at once, instead of RELAY_MAX_IN_FLIGHT_PER_QUEUE\n" +
+			"  rate_per_second=N|default     requests to it in a second; default is no bound\n" +
+			"  max_attempts=N|default        failures until a dead letter, instead of RELAY_MAX_ATTEMPTS\n" +
+			"  on_dead_letter=continue|hold  whether the lane of a dead letter waits for a person",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return &usageError{cmd.CommandPath(), "want a queue and at least one NAME=VALUE"}
@@ -190,6 +197,13 @@ func orDefault(n *int) string {
 		return "default"
 	}
 	return strconv.Itoa(*n)
+}
+
+func orUnbounded(n *float64) string {
+	if n == nil {
+		return "no bound"
+	}
+	return strconv.FormatFloat(*n, 'g', -1, 64)
 }
 
 func deferredCount(c operate.Count) string {

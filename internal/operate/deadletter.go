@@ -114,17 +114,23 @@ func (o *Operator) DeadLetterIDs(ctx context.Context, f Filter) (ids, gone []int
 
 // The text of the last failure stays behind the operator's, as evidence.
 const sqlDiscard = `
-update outbox.dead_letters
-set reason = 'discarded', last_error = $2::text || ' (was ' || reason || coalesce(': ' || last_error, '') || ')'
-where message_id = any ($1::bigint[]) and reason <> 'discarded'`
+with discarded as (
+	update outbox.dead_letters
+	set reason = 'discarded', discarded_at = now(), last_error = $2::text || ' (was ' || reason || coalesce(': ' || last_error, '') || ')'
+	where message_id = any ($1::bigint[]) and reason <> 'discarded'
+	returning message_id
+), freed as (
+	update outbox.deferred set not_before = now()
+	where message_id in (select message_id from discarded) and reason = 'dead_letter'
+)
+select count(*) from discarded`
 
 // Discard says that dead letters will not be sent, and why. They stay on record
 // and count as discarded, not as something that needs a person. It returns how
-// many were not discarded before.
-func (o *Operator) Discard(ctx context.Context, ids []int64, why string) (int, error) {
-	tag, err := o.conn.Exec(ctx, o.in(sqlDiscard), ids, why)
-	if err != nil {
+// many were not discarded before. A lane that waits for one of them goes on.
+func (o *Operator) Discard(ctx context.Context, ids []int64, why string) (n int, err error) {
+	if err := o.conn.QueryRow(ctx, o.in(sqlDiscard), ids, why).Scan(&n); err != nil {
 		return 0, fmt.Errorf("discard: %w", err)
 	}
-	return int(tag.RowsAffected()), nil
+	return n, nil
 }

@@ -29,6 +29,12 @@ const (
 	placeStep = 1 << 10
 )
 
+// lane is the lane of a message.
+type lane struct {
+	queue, orderingKey string
+	whole              bool // the queue is one lane
+}
+
 // place is where a redriven message goes.
 type place struct {
 	before *int64 // the position of the last older redriven one; nil without
@@ -48,12 +54,12 @@ func (p place) position() int64 {
 	return p.first - placeRoom
 }
 
-// Reads the redriven rows of the lane by deferred_lane, and two entries of
+// Reads the redriven rows of the lane by an index, and two entries of
 // deferred_queue.
 const sqlPlace = `
 with redriven as materialized (
 	select d.message_id, d.position from outbox.deferred d
-	where d.queue = $2::text and d.ordering_key = $3::text and d.position < 0
+	where d.queue = $2::text and ($4::bool or d.ordering_key = $3::text) and d.position < 0
 ), older as (
 	select max(position) as position from redriven
 	where position < (select coalesce(min(position), 0) from redriven where message_id > $1::bigint)
@@ -64,8 +70,8 @@ select o.position,
 from older o`
 
 // placeOf finds the position of a message that is to be redriven.
-func (o *Operator) placeOf(ctx context.Context, tx pgx.Tx, id int64, queue, orderingKey string) (int64, error) {
+func (o *Operator) placeOf(ctx context.Context, tx pgx.Tx, id int64, lane lane) (int64, error) {
 	var p place
-	err := tx.QueryRow(ctx, o.in(sqlPlace), id, queue, orderingKey).Scan(&p.before, &p.next, &p.first)
+	err := tx.QueryRow(ctx, o.in(sqlPlace), id, lane.queue, lane.orderingKey, lane.whole).Scan(&p.before, &p.next, &p.first)
 	return p.position(), err
 }

@@ -16,9 +16,16 @@ import (
 type Queue struct {
 	Queue  string `json:"queue"`
 	Paused bool   `json:"paused"`
-	// MaxInFlight and MaxAttempts are nil where the relay's own settings hold.
-	MaxInFlight *int `json:"max_in_flight"`
-	MaxAttempts *int `json:"max_attempts"`
+	// Ordering is what is a lane: an ordering "key" of the queue, or the "queue".
+	Ordering string `json:"ordering"`
+	// MaxInFlight and MaxAttempts are nil where the relay's own settings hold,
+	// RatePerSecond is nil without a bound.
+	MaxInFlight   *int     `json:"max_in_flight"`
+	RatePerSecond *float64 `json:"rate_per_second"`
+	MaxAttempts   *int     `json:"max_attempts"`
+	// OnDeadLetter is what a lane does when one of its messages becomes a dead
+	// letter: "continue", or "hold" until a person decides.
+	OnDeadLetter string `json:"on_dead_letter"`
 	// Configured says that the queue has a row in the table queues.
 	Configured bool  `json:"configured"`
 	Deferred   Count `json:"deferred"`
@@ -35,7 +42,8 @@ with recursive d as (
 	union
 	select queue from outbox.queues
 )
-select n.queue, coalesce(q.paused, false), q.max_in_flight, q.max_attempts, q.queue is not null,
+select n.queue, coalesce(q.paused, false), coalesce(q.ordering, 'key'), q.max_in_flight, q.rate_per_second, q.max_attempts,
+	coalesce(q.on_dead_letter, 'continue'), q.queue is not null,
 	(select count(*) from (select 1 from outbox.deferred w where w.queue = n.queue limit $2::bigint) w)
 from names n left join outbox.queues q on q.queue = n.queue
 where $1::text = '' or n.queue = $1::text
@@ -53,7 +61,7 @@ func (o *Operator) Queue(ctx context.Context, name string) (*Queue, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return &Queue{Queue: name}, nil
+		return &Queue{Queue: name, Ordering: "key", OnDeadLetter: "continue"}, nil
 	}
 	return &found[0], nil
 }
@@ -65,7 +73,7 @@ func (o *Operator) queues(ctx context.Context, name string) ([]Queue, error) {
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (q Queue, err error) {
 		var n int64
-		err = row.Scan(&q.Queue, &q.Paused, &q.MaxInFlight, &q.MaxAttempts, &q.Configured, &n)
+		err = row.Scan(&q.Queue, &q.Paused, &q.Ordering, &q.MaxInFlight, &q.RatePerSecond, &q.MaxAttempts, &q.OnDeadLetter, &q.Configured, &n)
 		q.Deferred = newCount(n)
 		return q, err
 	})
@@ -82,8 +90,8 @@ type Settings map[string]any
 // obeyed are the settings that the relay obeys, and stored those that the table
 // has a column for and the relay does not look at yet.
 var (
-	obeyed = []string{"paused", "max_in_flight", "max_attempts"}
-	stored = []string{"ordering", "rate_per_second", "on_dead_letter", "envelope"}
+	obeyed = []string{"paused", "ordering", "max_in_flight", "rate_per_second", "max_attempts", "on_dead_letter"}
+	stored = []string{"envelope"}
 )
 
 // InvalidError says what is wrong with settings that were asked for.
@@ -125,14 +133,38 @@ func parseSetting(name, value string) (any, error) {
 			return value == "true", nil
 		}
 		return nil, fmt.Errorf("paused is %q, want true or false", value)
+	case len(words[name]) > 0:
+		return parseWord(name, value)
 	case value == "default":
 		return nil, nil
+	case name == "rate_per_second":
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s is %q, want a number or default", name, value)
+		}
+		return n, nil
 	}
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil {
 		return nil, fmt.Errorf("%s is %q, want a whole number or default", name, value)
 	}
 	return n, nil
+}
+
+// words are the values of settings that are words, the default first.
+var words = map[string][]string{
+	"ordering":       {"key", "queue"},
+	"on_dead_letter": {"continue", "hold"},
+}
+
+func parseWord(name, value string) (any, error) {
+	switch {
+	case value == "default":
+		return words[name][0], nil
+	case slices.Contains(words[name], value):
+		return value, nil
+	}
+	return nil, fmt.Errorf("%s is %q, want %s", name, value, strings.Join(words[name], " or "))
 }
 
 // Set changes settings of one queue and leaves the others as they are. The
@@ -169,4 +201,6 @@ var broken = map[string]string{
 	"queues_queue_valid":            "the name of a queue has at most 63 characters: a-z, 0-9, _ and -, the first one a letter or digit",
 	"queues_max_in_flight_positive": "max_in_flight must be at least 1; paused=true stops a queue",
 	"queues_max_attempts_positive":  "max_attempts must be at least 1",
+
+	"queues_rate_per_second_positive": "rate_per_second must be above 0 and finite; paused=true stops a queue",
 }

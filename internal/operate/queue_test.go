@@ -32,8 +32,8 @@ func TestQueues_SetAndList(t *testing.T) {
 	five, three := 5, 3
 	got, err := r.Queues(t.Context())
 	want := []operate.Queue{
-		{Queue: "mails", Paused: true, MaxInFlight: &five, MaxAttempts: &three, Configured: true},
-		{Queue: "orders", Deferred: operate.Count{Count: 2}},
+		{Queue: "mails", Paused: true, Ordering: "key", OnDeadLetter: "continue", MaxInFlight: &five, MaxAttempts: &three, Configured: true},
+		{Queue: "orders", Ordering: "key", OnDeadLetter: "continue", Deferred: operate.Count{Count: 2}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("queues: %v (-want +got):\n%s", err, diff)
@@ -42,11 +42,11 @@ func TestQueues_SetAndList(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, err := r.Queue(t.Context(), "mails")
-	if diff := cmp.Diff(&operate.Queue{Queue: "mails", MaxAttempts: &three, Configured: true}, one); diff != "" || err != nil {
+	if diff := cmp.Diff(&operate.Queue{Queue: "mails", Ordering: "key", OnDeadLetter: "continue", MaxAttempts: &three, Configured: true}, one); diff != "" || err != nil {
 		t.Errorf("queue: %v (-want +got):\n%s", err, diff)
 	}
 	one, err = r.Queue(t.Context(), "unknown")
-	if diff := cmp.Diff(&operate.Queue{Queue: "unknown"}, one); diff != "" || err != nil {
+	if diff := cmp.Diff(&operate.Queue{Queue: "unknown", Ordering: "key", OnDeadLetter: "continue"}, one); diff != "" || err != nil {
 		t.Errorf("queue: %v (-want +got):\n%s", err, diff)
 	}
 }
@@ -66,8 +66,14 @@ func TestQueues_RefusesWhatIsNotValid(t *testing.T) {
 		{"orders", []string{"max_attempts=9999999999"}, `max_attempts is "9999999999", want a whole number or default`},
 		{"orders", []string{"paused"}, `paused is "", want true or false`},
 		{"orders", []string{"paused=true", "paused=false"}, "paused is given twice"},
-		{"orders", []string{"speed=9", "rate_per_second=5"}, "unknown setting \"speed\", want paused, max_in_flight, max_attempts\n" +
-			"rate_per_second is not obeyed by this version of the relay, so it is not set; it obeys paused, max_in_flight, max_attempts"},
+		{"orders", []string{"speed=9", "envelope=none"},
+			"unknown setting \"speed\", want paused, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter\n" +
+				"envelope is not obeyed by this version of the relay, so it is not set; " +
+				"it obeys paused, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter"},
+		{"orders", []string{"ordering=fifo"}, `ordering is "fifo", want key or queue`},
+		{"orders", []string{"on_dead_letter="}, `on_dead_letter is "", want continue or hold`},
+		{"orders", []string{"rate_per_second=fast"}, `rate_per_second is "fast", want a number or default`},
+		{"orders", []string{"rate_per_second=0"}, "rate_per_second must be above 0 and finite; paused=true stops a queue"},
 		{"Orders!", []string{"paused=true"}, "the name of a queue has at most 63 characters: a-z, 0-9, _ and -, the first one a letter or digit"},
 	} {
 		err := r.set(c.queue, c.args...)

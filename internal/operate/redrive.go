@@ -59,31 +59,36 @@ func (o *Operator) redriveBatch(ctx context.Context, tx pgx.Tx, ids []int64) (do
 	return done, nil
 }
 
-// What is known of the last failure stays with the message until the next one.
+// What is known of the last failure stays with the message until the next one. A
+// dead letter that holds its lane has a row there already, in its place.
 const sqlRedrive = `
 with x as (
 	delete from outbox.dead_letters x using outbox.message_status m
 	where x.message_id = $1::bigint and m.message_id = x.message_id
-	returning x.message_id, m.queue, m.ordering_key, x.attempts, x.last_status, x.last_error
+	returning x.message_id, m.queue, m.ordering_key, x.attempts, x.last_status, x.last_error, x.unknown_since
+), there as (
+	select d.message_id from outbox.deferred d join x using (message_id)
 )
-insert into outbox.deferred (message_id, queue, ordering_key, reason, attempts, charged, not_before, last_status, last_error)
-select message_id, queue, ordering_key, 'redriven', attempts, 0, now(), last_status, last_error from x
-on conflict (message_id) do nothing
-returning queue, coalesce(ordering_key, '')`
+insert into outbox.deferred (message_id, queue, ordering_key, reason, attempts, charged, not_before, last_status, last_error, unknown_since)
+select message_id, queue, ordering_key, 'redriven', attempts, 0, now(), last_status, last_error, unknown_since from x
+on conflict (message_id) do update set reason = excluded.reason, charged = 0, not_before = excluded.not_before
+returning queue, coalesce(ordering_key, ''), exists (select from there),
+	coalesce((select q.ordering = 'queue' from outbox.queues q where q.queue = deferred.queue), false)`
 
 const sqlMove = `update outbox.deferred set position = $2::bigint where message_id = $1::bigint`
 
 // redriveOne reports whether there was something to redrive.
 func (o *Operator) redriveOne(ctx context.Context, tx pgx.Tx, id int64) (bool, error) {
-	var queue, orderingKey string
-	err := tx.QueryRow(ctx, o.in(sqlRedrive), id).Scan(&queue, &orderingKey)
+	var lane lane
+	var placed bool
+	err := tx.QueryRow(ctx, o.in(sqlRedrive), id).Scan(&lane.queue, &lane.orderingKey, &placed, &lane.whole)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, nil
-	case err != nil || orderingKey == "":
+	case err != nil || placed || lane.orderingKey == "" && !lane.whole:
 		return err == nil, err
 	}
-	position, err := o.placeOf(ctx, tx, id, queue, orderingKey)
+	position, err := o.placeOf(ctx, tx, id, lane)
 	if err != nil {
 		return false, err
 	}

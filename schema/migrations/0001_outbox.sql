@@ -97,6 +97,8 @@ create index deferred_not_before on {{.Schema}}.deferred (not_before) where not_
 create table {{.Schema}}.dead_letters (
 	message_id bigint not null,
 	died_at timestamptz not null default now(),
+	discarded_at timestamptz,
+	unknown_since timestamptz,
 	attempts integer not null,
 	last_status integer,
 	reason text not null,
@@ -104,6 +106,14 @@ create table {{.Schema}}.dead_letters (
 	last_error text,
 	request_id text,
 	constraint dead_letters_pkey primary key (message_id)
+);
+
+-- Deleted by the application while they were deferred. The stream may show such
+-- a message again after a crash.
+create table {{.Schema}}.withdrawn (
+	message_id bigint not null,
+	withdrawn_at timestamptz not null default now(),
+	constraint withdrawn_pkey primary key (message_id)
 );
 
 -- Settings of single queues, for operators. A queue without a row has the
@@ -277,6 +287,9 @@ comment on column {{.Schema}}.deferred.charged is 'Failed attempts during which 
 comment on column {{.Schema}}.deferred.unknown_since is 'The first attempt that ended without an answer: the queue may have the message.';
 comment on column {{.Schema}}.deferred.xid is 'The transaction that wrote the message.';
 comment on table {{.Schema}}.dead_letters is 'Written by the relay: set aside, needs a person.';
+comment on column {{.Schema}}.dead_letters.discarded_at is 'When a person decided that it will not be sent.';
+comment on column {{.Schema}}.dead_letters.unknown_since is 'The first attempt that ended without an answer: the queue may have the message.';
+comment on table {{.Schema}}.withdrawn is 'Written by the relay: deleted by the application while it was deferred; will not be sent.';
 comment on table {{.Schema}}.queues is 'Written by operators: settings of single queues. Picked up without a restart.';
 comment on table {{.Schema}}.relays is 'Written by the relay: one row a slot.';
 comment on column {{.Schema}}.relays.epoch is 'Raised by each relay that takes the slot; writes of earlier ones are refused.';
