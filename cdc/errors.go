@@ -157,7 +157,7 @@ func remedyFor(err error) remedy {
 		return standBy
 	case errors.Is(err, errServerStopping):
 		return pause
-	case operator:
+	case operator, sqlState(err) == codePrivilege:
 		return askOperator
 	case column, gap, sqlState(err) == codeAllSlotsUsed:
 		return retrySlowly

@@ -96,6 +96,7 @@ func TestRemedyFor(t *testing.T) {
 		"wrong password":         {explainConnect("database", server(codePassword)), askOperator},
 		"no right to replicate":  {explainConnect("replication", server(codePrivilege)), askOperator},
 		"refused by pg_hba.conf": {explainConnect("replication", server(codeAuthorization)), askOperator},
+		"no right on a table":    {fmt.Errorf("announce: %w", server(codePrivilege)), askOperator},
 		"no such database":       {explainConnect("database", server(codeNoDatabase)), askOperator},
 		"other protocol error":   {explainConnect("database", server(codeProtocolViolation)), retry},
 	}
@@ -105,7 +106,7 @@ func TestRemedyFor(t *testing.T) {
 			if got := remedyFor(test.err); got != test.want {
 				t.Errorf("remedy %d, want %d", got, test.want)
 			}
-			if test.want == askOperator && hintOf(test.err) == "" && name != "no such publication" {
+			if test.want == askOperator && hintOf(test.err) == "" && name != "no such publication" && name != "no right on a table" {
 				t.Error("no hint")
 			}
 		})

@@ -22,6 +22,7 @@ const (
 	exitSlotHeld     = 11
 	exitSlotLost     = 12
 	exitDoctorFailed = 13
+	exitNeedsPerson  = 14
 )
 
 // exitCodes says what each code means, in the order of the help text.
@@ -36,6 +37,7 @@ var exitCodes = []struct {
 	{exitSlotHeld, "another relay holds the slot (one-shot verbs; `run` waits)"},
 	{exitSlotLost, "the slot is missing, lost or not ours"},
 	{exitDoctorFailed, "doctor found problems"},
+	{exitNeedsPerson, "a person is needed: settings of the server, rights, publication or tables"},
 }
 
 func exitCodeHelp() string {
@@ -58,10 +60,26 @@ func exitCode(err error) int {
 		return exitSchema
 	case errors.Is(err, cdc.ErrSlotLost), errors.Is(err, cdc.ErrSlotForeign):
 		return exitSlotLost
+	case errors.Is(err, cdc.ErrSlotHeld):
+		return exitSlotHeld
 	case is[*doctorError](err):
 		return exitDoctorFailed
+	case is[*cdc.OperatorError](err), needsPerson(sqlState(err)):
+		return exitNeedsPerson
 	}
 	return exitUnexpected
+}
+
+// needsPerson reports whether an error of the server lasts until somebody changes
+// its settings, rights or tables: starting again is no cure.
+func needsPerson(code string) bool {
+	switch code {
+	case "28000", "28P01", // pg_hba.conf, password
+		"3D000", "3F000", "42P01", "42703", "42883", // no such database, schema, table, column, function
+		"42501": // right
+		return true
+	}
+	return false
 }
 
 // is reports whether err is of a type, or wraps such an error.

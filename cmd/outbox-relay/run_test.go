@@ -194,7 +194,7 @@ func TestRun_WaitsForTheDatabase(t *testing.T) {
 		t.Errorf("exit code is %d", code)
 	}
 	expectCode(t, r.with("DATABASE_URL", strings.Replace(r.url, config.Database, "no_such_database", 1)),
-		exitUnexpected, []string{"run"}, "no_such_database")
+		exitNeedsPerson, []string{"run"}, "no_such_database")
 }
 
 func TestRun_KeyFile(t *testing.T) {
