@@ -14,7 +14,7 @@ import (
 // announcing counts the announcements of a Source.
 func announcing(s *cdc.Source) *int {
 	var n int
-	s.BeforeCreate(func(context.Context) error { n++; return nil })
+	s.BeforeCreate(nil, func(context.Context) error { n++; return nil })
 	return &n
 }
 
@@ -64,7 +64,7 @@ func TestSource_MakeSlot_NeedsPublicationAndAnnouncement(t *testing.T) {
 	r := newRig(t)
 	s := r.source()
 	silent := errors.New("nobody hears")
-	s.BeforeCreate(func(context.Context) error { return silent })
+	s.BeforeCreate(nil, func(context.Context) error { return silent })
 	if _, err := s.MakeSlot(t.Context()); !errors.Is(err, silent) {
 		t.Errorf("without announcement: %v", err)
 	}
@@ -147,7 +147,7 @@ func TestSource_RemakeSlot_AnnouncesFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	silent := errors.New("nobody hears")
-	s.BeforeCreate(func(context.Context) error { return silent })
+	s.BeforeCreate(nil, func(context.Context) error { return silent })
 	_, dropErr := s.DropSlot(t.Context())
 	for what, err := range map[string]error{"remake": s.RemakeSlot(t.Context()), "drop": dropErr} {
 		if !errors.Is(err, silent) {

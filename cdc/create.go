@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// ensureSlot makes the slot if it is missing. Before the first session of the
-// process that is a matter of course; after it, and if the slot is there without
-// its WAL, it is an accident.
+// ensureSlot makes the slot if it is missing. If it never served, that is a matter
+// of course; otherwise, and if the slot is there without its WAL, it is an
+// accident.
 func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) error {
 	found, err := s.inspectSlot(ctx, conn)
 	if err != nil {
@@ -22,17 +22,37 @@ func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) 
 	if err := found.requireOurs(s.config.Slot, server.database); err != nil {
 		return err
 	}
-	missed := !found.exists && !s.created && s.current.Load() != nil
-	switch {
-	case found.lost(), missed:
+	if found.exists && !found.lost() {
+		return nil
+	}
+	missed, err := s.missesSlot(ctx)
+	if err != nil {
+		return err
+	}
+	if found.lost() || missed {
 		if err := s.giveUpSlot(ctx, conn, found); err != nil {
 			return err
 		}
-	case found.exists:
-		return nil
 	}
 	_, err = s.makeSlot(ctx, conn, server)
 	return err
+}
+
+// missesSlot reports whether a slot that is not there has been there before.
+func (s *Source) missesSlot(ctx context.Context) (bool, error) {
+	switch {
+	case s.created: // by an attempt of this process that came no further
+		return false, nil
+	case s.current.Load() != nil:
+		return true, nil
+	case s.served == nil:
+		return false, nil
+	}
+	served, err := s.served(ctx)
+	if err != nil {
+		return false, fmt.Errorf("ask for the slot's past: %w", err)
+	}
+	return served, nil
 }
 
 // makeSlot announces a new slot and makes it. It reports false if somebody else

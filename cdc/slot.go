@@ -90,7 +90,7 @@ const hintHeld = "stop the relay that streams from it, and every standby that wo
 // lostError says that messages are only in the table any more.
 func (s slot) lostError(name string) error {
 	text := fmt.Sprintf("slot %q is gone: somebody dropped it, or this server never had it", name)
-	cure := "restart the relay"
+	cure := "run `outbox-relay slot create`"
 	if s.exists {
 		text = fmt.Sprintf("slot %q is lost: the server has removed WAL that it needed", name)
 		cure = "run `outbox-relay slot recreate --yes`"

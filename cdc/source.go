@@ -32,8 +32,9 @@ type Source struct {
 
 	// Of Open alone.
 	retries  backoff
-	patience int                         // how many times longer than the settings the timeouts of the next session are
-	announce func(context.Context) error // called before a slot is made; may be nil
+	patience int                                 // how many times longer than the settings the timeouts of the next session are
+	served   func(context.Context) (bool, error) // did a slot of this name serve before; may be nil
+	announce func(context.Context) error         // called before a slot is made; may be nil
 	allow    func(ctx context.Context, system string, timeline int32) error
 	created  bool   // the slot was made, and no session has told it yet
 	noted    string // the trouble in the last line of the log
@@ -57,11 +58,15 @@ func New(config Config, database, replication *pgx.ConnConfig, log *zap.Logger) 
 	}
 }
 
-// BeforeCreate sets what is called before a slot is made, which is not made if
-// that returns an error. The server may finish making a slot for a process that
-// is dead by then: what the call makes durable is how the next one knows. It is
-// for the time before the first Open.
-func (s *Source) BeforeCreate(announce func(context.Context) error) { s.announce = announce }
+// BeforeCreate sets what is asked and told before a slot is made. served reports
+// whether a slot of this name served a relay before: then its absence is an
+// accident, also at the first Open. announce comes next, and no slot is made if it
+// returns an error. The server may finish making a slot for a process that is
+// dead by then: what announce makes durable is how the next one knows. It is for
+// the time before the first Open.
+func (s *Source) BeforeCreate(served func(context.Context) (bool, error), announce func(context.Context) error) {
+	s.served, s.announce = served, announce
+}
 
 // errOpen says that the caller forgot to Close.
 var errOpen = errors.New("the session before is still open")

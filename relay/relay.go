@@ -54,7 +54,7 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 		carried:   map[int64]*outcome{},
 	}
 	source.BeforeTake(r.allow)
-	source.BeforeCreate(r.expectNewSlot)
+	source.BeforeCreate(r.writing.slotServed, r.expectNewSlot)
 	return r
 }
 

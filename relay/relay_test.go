@@ -50,7 +50,9 @@ func (s *fakeSource) Open(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *fakeSource) BeforeCreate(announce func(context.Context) error) { s.announce = announce }
+func (s *fakeSource) BeforeCreate(_ func(context.Context) (bool, error), announce func(context.Context) error) {
+	s.announce = announce
+}
 
 func (s *fakeSource) BeforeTake(allow func(context.Context, string, int32) error) { s.allow = allow }
 

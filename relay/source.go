@@ -21,9 +21,11 @@ type Source interface {
 	// because then it waits for a person. It is called before the first Open.
 	BeforeTake(allow func(ctx context.Context, system string, timeline int32) error)
 
-	// BeforeCreate sets what Open calls before it makes a slot; the slot is not
-	// made if that returns an error. It is called before the first Open.
-	BeforeCreate(announce func(context.Context) error)
+	// BeforeCreate sets what Open asks and tells before it makes a slot: whether
+	// the slot served before, so that its absence is a loss, and then that a new
+	// one comes; it is not made if that returns an error. It is called before the
+	// first Open.
+	BeforeCreate(served func(context.Context) (bool, error), announce func(context.Context) error)
 
 	// Open takes the stream. It waits while another relay holds it and while
 	// the server cannot be reached, with backoff. It returns nil once messages
