@@ -223,3 +223,8 @@ func wantText(t *testing.T, text string, parts ...string) {
 		}
 	}
 }
+
+func (r *rig) eventually(check func() error) {
+	r.t.Helper()
+	pgtest.Eventually(r.t, waitLimit, check)
+}
