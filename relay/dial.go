@@ -144,7 +144,7 @@ func refusesSettings(err error) bool {
 func namesAnother(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	var pid uint32
 	err := conn.QueryRow(ctx, `select pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid)
-	return pid != conn.PgConn().PID(), err
+	return err == nil && pid != conn.PgConn().PID(), err
 }
 
 // isRefusal reports whether the server refused the role or its password.
