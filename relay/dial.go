@@ -42,7 +42,9 @@ const refusalPause = 10 * time.Second
 // with the same key, and a relay that is a synchronous standby itself must never
 // wait for itself. Every statement finds its rows by a key: tables that fill and
 // empty within minutes mislead the planner, and a scan of dispatched for every
-// batch would stop the relay.
+// batch would stop the relay. And where row security would hide messages, every
+// statement fails instead: a hidden message must not be taken for one that was
+// withdrawn.
 var settings = map[string]string{
 	"synchronous_commit": "local",
 	"search_path":        "pg_catalog",
@@ -50,6 +52,7 @@ var settings = map[string]string{
 	"enable_hashjoin":    "off",
 	"enable_mergejoin":   "off",
 	"enable_bitmapscan":  "off",
+	"row_security":       "off",
 }
 
 func newDialer(database *pgx.ConnConfig, slot string, log *zap.Logger) *dialer {

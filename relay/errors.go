@@ -20,6 +20,10 @@ var ErrDrainTimeout = errors.New("drain timeout")
 // sqlstateEpochLost is raised by record_position when the epoch is not ours.
 const sqlstateEpochLost = "OR001"
 
+// routineRowSecurity is where the server refuses a statement that would not see
+// all rows. The text is in its language, the code that of every missing right.
+const routineRowSecurity = "check_enable_rls"
+
 // asPublishError returns what a publisher said about a failure. A publisher
 // that returns another error broke its contract; the outcome is unknown then.
 func asPublishError(err error) *PublishError {
@@ -42,10 +46,11 @@ func classifyWrite(err error) error {
 }
 
 // isPermanent reports whether an error of the database will come again until
-// a person acts: a missing right, table, column or function.
+// a person acts: a missing right, table, column or function. Row security is none:
+// what needs the table waits for its end, and the stream goes on meanwhile.
 func isPermanent(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
+	if !ok || pgErr.Routine == routineRowSecurity {
 		return false
 	}
 	switch pgErr.Code {
