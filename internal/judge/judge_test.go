@@ -29,15 +29,19 @@ func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find()
 var brisk = map[string]string{
 	"RELAY_RETRY_MIN": "10ms", "RELAY_RETRY_MAX": "100ms", "RELAY_PROBE_MIN": "20ms", "RELAY_PROBE_MAX": "200ms",
 	"RELAY_DEFER_AFTER": "200ms", "RELAY_OVERFLOW_AFTER": "400ms", "RELAY_DEFER_MIN": "50ms", "RELAY_DEFER_MAX": "300ms",
-	"INFRAI_REQUEST_TIMEOUT": "500ms", "RELAY_WINDOW_MESSAGES": "500", "RELAY_MAX_IN_FLIGHT_PER_QUEUE": "16",
+	"INFRAI_REQUEST_TIMEOUT": "1s", "RELAY_WINDOW_MESSAGES": "500", "RELAY_MAX_IN_FLIGHT_PER_QUEUE": "16",
 	"RELAY_STATUS_INTERVAL": "1s", "RELAY_SILENCE_TIMEOUT": "3s", "RELAY_WAL_SENDER_TIMEOUT": "3s", "RELAY_LEASE_INTERVAL": "500ms",
 	"RELAY_TRUST_WINDOW": "2s", "RELAY_RECONNECT_MAX": "2s", "RELAY_SWEEP_INTERVAL": "5s", "RELAY_SHUTDOWN_PAUSE": "500ms", "RELAY_STANDBY_INTERVAL": "100ms",
+	"RELAY_MAX_ATTEMPTS": "12",
 }
 
 // usual are the defaults, except for waits that would be longer than the test.
 var usual = map[string]string{
-	"RELAY_DEFER_MAX": "10s", "RELAY_RECONNECT_MAX": "5s", "INFRAI_REQUEST_TIMEOUT": "2s",
+	"RELAY_DEFER_MAX": "10s", "RELAY_RECONNECT_MAX": "5s", "INFRAI_REQUEST_TIMEOUT": "2s", "RELAY_MAX_ATTEMPTS": "12",
 }
+
+// raceScale is how much longer everything may take with the race detector.
+const raceScale = 3
 
 // maxMemory is what a relay may take, unless it has the race detector.
 const maxMemory = 100 << 20
@@ -64,11 +68,13 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := judge.Config{
-		Duration: *soakTime, Patience: 90 * time.Second, Seed: seed, Writers: 30, Lanes: 200,
+		Duration: *soakTime, Patience: 90 * time.Second, Scale: 1, Seed: seed, Writers: 30, Lanes: 200,
 		Program: program, Settings: settings, Folder: logs(t, seed), Note: func(line string) { t.Log(line) },
 	}
 	if program == plain {
 		cfg.MaxMemory = maxMemory
+	} else {
+		cfg.Scale = raceScale
 	}
 	cluster := pgtest.New(t)
 	report, err := judge.Run(t.Context(), cluster, cluster.Migrated(t), cfg)
@@ -77,7 +83,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Log(report.Table())
 	for _, v := range report.Violations {
-		t.Errorf("%.1fs: %s: %s", v.At.Seconds(), v.Kind, v.Text)
+		t.Errorf("seed %d, %.1fs: %s: %s", seed, v.At.Seconds(), v.Kind, v.Text)
 	}
 	if report.Messages == 0 || report.Requests.AfterFailure == 0 {
 		t.Error("nothing was written or nothing went wrong: the test shows nothing")

@@ -1,13 +1,10 @@
 package judge
 
 import (
-	"encoding/hex"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
+	"time"
 )
 
 // state is what a writer knows of a row.
@@ -17,19 +14,39 @@ const (
 	open       state = iota // written, its transaction has not ended
 	committed               // must be accepted
 	rolledBack              // must never be seen
-	withdrawn               // deleted after its commit: may be accepted or not, at any time
+	deleted                 // maybe, or too early or too late: may be accepted or not
+	withdrawn               // deleted while it was deferred: must not be accepted any more
 )
 
 // row is all that the judge remembers of a message.
 type row struct {
-	accepted uint64 // its place among all acceptances; 0 before the first
-	body     [8]byte
-	requests uint32
-	lane     int32 // -1 without ordering key
-	state    state
-	poison   bool // the queue refuses it for good
-	later    bool // has a deliver_at: its ordering key binds it to nothing
-	answered bool // an answer of the queue's own that says yes was sent
+	accepted   uint64 // its place among all acceptances; 0 before the first
+	body       [8]byte
+	requests   uint32
+	lane       int32  // -1 without ordering key
+	due        moment // deliver_at; 0 without: with one, its ordering key binds it to nothing
+	ended      moment // its transaction was known to be committed
+	first      moment // its first acceptance
+	answered   moment // the last time that the queue said yes and nothing kept that back
+	gone       moment // it was withdrawn
+	fill       uint16
+	state      state
+	generation uint8 // of sick messages, which the queue refuses for a while; 0 is well
+	queue      uint8
+	delay      int8
+	priority   int8
+	dead       bool // it was seen among the dead letters, once
+	blocks     bool // its lane waits for it, as far as is known
+	discarded  bool // an operator gave it up
+	told       bool // a violation that is looked for again and again was told
+}
+
+// sick reports whether the queue refuses it. The caller holds mu.
+func (l *ledger) sick(r *row) bool { return r.generation > l.healed }
+
+// binds reports whether the order of its lane binds the row.
+func (r *row) binds() bool {
+	return r.generation == 0 && !r.dead && (r.state == committed || r.state == open)
 }
 
 // lane is the committed rows of one ordering key, in the order of their commits.
@@ -39,49 +56,72 @@ type lane struct {
 	checked int    // up to here all are accepted, in order
 	last    uint64 // the acceptance of the row before
 	broken  bool   // a violation was told
+	blocked int    // rows in it that may keep the others waiting for long
+	free    moment // when the last one was out of the way
 }
+
+// name is where a row stands.
+type name struct{ writer, n int }
 
 // ledger is what was written and what the queue saw. It is safe for concurrent
 // use.
 type ledger struct {
-	report *Report
+	report  *Report
+	history *history
 
 	mu      sync.Mutex
 	writers [][]row
 	lanes   []lane
+	healed  uint8  // sick messages up to this generation are accepted
+	old     []int  // for each writer: what is before needs nothing any more
+	marks   []name // accepted, and not known to be marked
+	repeats []repeat
+	cases   []string // keys of which the history should be told
 }
 
 func newLedger(report *Report, writers, lanes int) *ledger {
-	l := &ledger{report: report, writers: make([][]row, writers), lanes: make([]lane, lanes)}
+	l := &ledger{
+		report: report, history: &history{report: report},
+		writers: make([][]row, writers), lanes: make([]lane, lanes), old: make([]int, writers),
+	}
 	for i := range l.lanes {
 		l.lanes[i].writer = i % writers
 	}
 	return l
 }
 
-// key names a row. A poisonous one is known by its beginning.
-func key(writer, n int, poison bool) string {
-	if poison {
-		return fmt.Sprintf("%s%d-%d", poisonPrefix, writer, n)
-	}
-	return fmt.Sprintf("w%d-%d", writer, n)
-}
+// at is the row of a name. The caller holds mu.
+func (l *ledger) at(n name) *row { return &l.writers[n.writer][n.n] }
 
-const poisonPrefix = "poison"
+// key is the key of a name. The caller holds mu.
+func (l *ledger) key(n name) string { return key(n.writer, n.n, l.at(n).generation) }
 
 // find is the row of a key, or nil. The caller holds mu.
-func (l *ledger) find(key string) *row {
-	name, isPoison := strings.CutPrefix(key, poisonPrefix)
-	if !isPoison {
-		name = strings.TrimPrefix(key, "w")
+func (l *ledger) find(text string) (name, *row) {
+	rest, generation := text, 0
+	if number, after, isSick := strings.Cut(strings.TrimPrefix(text, "sick"), "-w"); isSick {
+		generation, _ = strconv.Atoi(number)
+		rest = "w" + after
 	}
-	first, second, _ := strings.Cut(name, "-")
+	first, second, _ := strings.Cut(strings.TrimPrefix(rest, "w"), "-")
 	writer, err := strconv.Atoi(first)
 	n, err2 := strconv.Atoi(second)
 	if err != nil || err2 != nil || writer < 0 || writer >= len(l.writers) || n < 0 || n >= len(l.writers[writer]) {
-		return nil
+		return name{}, nil
 	}
-	return &l.writers[writer][n]
+	r := &l.writers[writer][n]
+	if int(r.generation) != generation {
+		return name{}, nil
+	}
+	return name{writer, n}, r
+}
+
+// violate tells of a broken promise to one message, and has its history told.
+// The caller holds mu.
+func (l *ledger) violate(kind, key, format string, args ...any) {
+	if l.report.violate(kind, key+": "+format, args...) {
+		l.cases = append(l.cases, key)
+	}
 }
 
 // begin notes rows that are about to be written and returns the number of the
@@ -98,188 +138,99 @@ func (l *ledger) begin(writer int, rows []row) (first int) {
 func (l *ledger) end(writer, first, n int, s state) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := l.report.moment(time.Now())
 	for i := first; i < first+n; i++ {
 		r := &l.writers[writer][i]
-		r.state = s
+		r.state, r.ended = s, now
 		switch {
 		case s == rolledBack && r.requests > 0:
-			l.report.violate("phantom", "%s was sent and rolled back", key(writer, i, r.poison))
-		case s == committed && r.lane >= 0 && !r.later:
+			l.violate("phantom", key(writer, i, r.generation), "sent and rolled back")
+		case s == committed && r.lane >= 0 && r.due == 0:
 			l.lanes[r.lane].rows = append(l.lanes[r.lane].rows, int32(i))
+			if r.generation > 0 && !r.dead && r.accepted == 0 {
+				l.block(r)
+			}
 		}
 	}
 	l.report.transaction(s, n)
 }
 
-// withdraw notes that a committed row is about to be deleted.
-func (l *ledger) withdraw(writer, n int) {
+// deleting notes that a committed row is about to be deleted: from now on
+// anything may happen to it.
+func (l *ledger) deleting(n name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.writers[writer][n].state = withdrawn
+	l.at(n).state = deleted
 }
 
-// saw takes in a request that the queue got.
-func (l *ledger) saw(e *emulator.Entry) {
-	if e.Route != "queue.publish" {
-		return
-	}
+// kept notes that a row was not deleted after all.
+func (l *ledger) kept(n name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.find(e.Key)
+	l.at(n).state = committed
+	l.old[n.writer] = min(l.old[n.writer], n.n)
+}
+
+// withdraw notes that a row was deleted while it was deferred, and that this is
+// durable.
+func (l *ledger) withdraw(n name) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at(n).state, l.at(n).gone = withdrawn, l.report.moment(time.Now())
+}
+
+// heal notes that the queue takes the sick messages of a generation from now on,
+// and of all before it.
+func (l *ledger) heal(generation uint8) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.healed = generation
+}
+
+// died notes that a message is among the dead letters.
+func (l *ledger) died(text string, discarded bool) (n name, sick bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, r := l.find(text)
 	if r == nil {
-		l.report.violate("phantom", "%q was sent and never written", e.Key)
-		return
+		l.report.violate("phantom", "%q is dead and was never written", text)
+		return n, true
 	}
-	if r.state == rolledBack {
-		l.report.violate("phantom", "%s was sent and rolled back", e.Key)
-	}
-	l.compare(r, e)
-	l.count(r, e)
-	if e.Outcome != emulator.Accepted {
-		return
-	}
-	if r.accepted != 0 {
-		l.report.violate("twice", "%s was accepted twice", e.Key)
-		return
-	}
-	r.accepted = place(e)
-	if r.poison {
-		l.report.violate("poison", "%s was accepted", e.Key)
-	}
+	r.dead, r.discarded = true, r.discarded || discarded
+	l.unblock(r)
+	return n, l.sick(r)
 }
 
-// compare checks that all requests of a key carry the same bytes.
-func (l *ledger) compare(r *row, e *emulator.Entry) {
-	var body [8]byte
-	if n, err := hex.Decode(body[:], []byte(e.BodySHA256)[:16]); err != nil || n != len(body) {
-		l.report.violate("journal", "%s: digest %q", e.Key, e.BodySHA256)
-	}
-	if r.requests > 0 && r.body != body {
-		l.report.violate("bytes", "%s was sent with different bytes", e.Key)
-	}
-	if e.Outcome == emulator.Conflicting {
-		l.report.violate("bytes", "%s: the queue knows the key with another body", e.Key)
-	}
-	r.body = body
-}
-
-// count sorts requests by why they came.
-func (l *ledger) count(r *row, e *emulator.Entry) {
-	switch {
-	case r.requests == 0:
-		l.report.Requests.First++
-	case r.answered:
-		l.report.Requests.AfterAnswer++
-	case r.accepted != 0:
-		l.report.Requests.AfterLostAnswer++
-	default:
-		l.report.Requests.AfterFailure++
-	}
-	r.requests++
-	if e.Fault == 0 && e.Status == 200 {
-		r.answered = true
-	}
-}
-
-// place is the place of an acceptance among all of a server: the end of the
-// message's id. The journal itself is in the order in which answers were made.
-func place(e *emulator.Entry) uint64 {
-	if len(e.MessageIDs) != 1 {
-		return 0
-	}
-	id := e.MessageIDs[0]
-	n, err := strconv.ParseUint(id[max(0, len(id)-12):], 16, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// checkOrder compares the first acceptances of every lane with the order of its
-// commits, as far as both are known. It returns the keys around each violation.
-func (l *ledger) checkOrder() (suspects []map[string]bool) {
+// redriving notes that a dead letter is about to be redriven: it goes before the
+// others of its lane.
+func (l *ledger) redriving(n name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.lanes {
-		if l.lanes[i].broken {
-			continue
-		}
-		if keys := l.checkLane(i); keys != nil {
-			suspects = append(suspects, keys)
-		}
-	}
-	return suspects
+	l.block(l.at(n))
 }
 
-func (l *ledger) checkLane(number int) (suspects map[string]bool) {
-	at := &l.lanes[number]
-	last, before, whole := at.last, "", true
-	for i := at.checked; i < len(at.rows); i++ {
-		n := int(at.rows[i])
-		r := &l.writers[at.writer][n]
-		switch {
-		case r.poison, r.state == withdrawn: // a deletion that came late may come back after a crash
-		case r.accepted == 0:
-			whole = false
-			continue
-		case r.accepted < last:
-			at.broken = true
-			l.report.violate("order", "lane %d: %s was accepted at %d, %s before it in the lane at %d",
-				number, key(at.writer, n, false), r.accepted, before, last)
-			return l.around(at, i)
-		default:
-			last, before = r.accepted, key(at.writer, n, false)
-		}
-		if whole {
-			at.checked, at.last = i+1, last
-		}
+// block notes that a lane may have to wait for a row. The caller holds mu, as
+// that of unblock does.
+func (l *ledger) block(r *row) {
+	if !r.blocks && r.lane >= 0 {
+		r.blocks = true
+		l.lanes[r.lane].blocked++
 	}
-	return nil
 }
 
-// around are the keys of a lane near a place.
-func (l *ledger) around(at *lane, place int) map[string]bool {
-	keys := map[string]bool{}
-	for _, n := range at.rows[max(0, place-8):min(len(at.rows), place+5)] {
-		keys[key(at.writer, int(n), l.writers[at.writer][n].poison)] = true
+// unblock notes that it does not have to wait any more.
+func (l *ledger) unblock(r *row) {
+	if r.blocks {
+		r.blocks = false
+		at := &l.lanes[r.lane]
+		at.blocked--
+		at.free = l.report.moment(time.Now())
 	}
-	return keys
 }
 
-// missing are committed rows that the queue has not accepted though it would.
-func (l *ledger) missing() (count int, some []string) {
+// well reports whether a message never was a sick one.
+func (l *ledger) well(n name) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for w := range l.writers {
-		for n := range l.writers[w] {
-			r := &l.writers[w][n]
-			if r.state == committed && !r.poison && r.accepted == 0 {
-				if count++; len(some) < 20 {
-					some = append(some, key(w, n, false))
-				}
-			}
-		}
-	}
-	return count, some
-}
-
-// committed counts the committed rows, the poisonous ones among them, and those
-// that were withdrawn.
-func (l *ledger) committed() (all, poison, gone int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for w := range l.writers {
-		for n := range l.writers[w] {
-			switch r := &l.writers[w][n]; {
-			case r.state == withdrawn:
-				gone++
-			case r.state == committed && r.poison:
-				poison++
-				all++
-			case r.state == committed:
-				all++
-			}
-		}
-	}
-	return all, poison, gone
+	return l.at(n).generation == 0
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,11 +16,12 @@ type relays struct {
 	program string
 	env     map[string]string
 	folder  string
+	limits  bool // memory is judged
 	report  *Report
 
 	mu      sync.Mutex
 	running [2]*relaybin.Process
-	started int
+	growths [2]*growth
 }
 
 // start starts the relay of a place.
@@ -33,8 +32,7 @@ func (s *relays) start(place int) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running[place] = p
-	s.started++
+	s.running[place], s.growths[place] = p, &growth{begun: time.Now()}
 	s.report.fault("relay started", fmt.Sprintf("place %d, pid %d", place, p.PID()))
 	return nil
 }
@@ -83,18 +81,17 @@ func (s *relays) alive(p *relaybin.Process) {
 	}
 }
 
-// bury reads the log of a relay that has ended, and keeps it as a file.
+// bury judges a relay that has ended by its size and its log, and keeps the log
+// as a file.
 func (s *relays) bury(place int, p *relaybin.Process) {
+	s.mu.Lock()
+	growth := s.growths[place]
+	s.mu.Unlock()
+	if wrong := growth.judge(s.limits); wrong != "" {
+		s.report.violate("growth", "pid %d: %s", p.PID(), wrong)
+	}
 	text := p.Log().Text()
-	for _, sign := range []string{"DATA RACE", "panic:", "goroutine 1 [", "fatal error:"} {
-		if strings.Contains(text, sign) {
-			s.report.violate("log", "pid %d wrote %q", p.PID(), sign)
-		}
-	}
-	// A dropped slot hides messages; else the stream shows all, and an alarm is false.
-	if strings.Contains(text, "messages recovered that the stream did not show") && !s.report.happened("slot dropped") {
-		s.report.violate("alarm", "pid %d recovered messages that the stream should have shown", p.PID())
-	}
+	s.readLog(p.PID(), text)
 	name := filepath.Join(s.folder, fmt.Sprintf("relay-%d-%d.log", place, p.PID()))
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		s.report.violate("judge", "%v", err)
@@ -104,30 +101,15 @@ func (s *relays) bury(place int, p *relaybin.Process) {
 // measure notes the memory and the descriptors of the relays that run.
 func (s *relays) measure() {
 	for place := range s.running {
-		p := s.at(place)
+		s.mu.Lock()
+		p, growth := s.running[place], s.growths[place]
+		s.mu.Unlock()
 		if p == nil {
 			continue
 		}
-		// A process that has just ended has neither.
-		if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID())); err == nil {
-			s.report.raise(&s.report.MaxRSS, peak(string(status)))
-		}
-		if files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID())); err == nil {
-			s.report.raise(&s.report.MaxFiles, int64(len(files)))
+		if now, ok := growth.measure(p.PID()); ok {
+			raise(s.report, &s.report.MaxRSS, now.memory)
+			raise(s.report, &s.report.MaxFiles, now.files)
 		}
 	}
-}
-
-// peak is the largest resident memory in bytes, from a process's status.
-func peak(status string) int64 {
-	_, rest, found := strings.Cut(status, "VmHWM:")
-	fields := strings.Fields(rest)
-	if !found || len(fields) == 0 {
-		return 0
-	}
-	kib, err := strconv.ParseInt(fields[0], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return kib << 10
 }

@@ -2,17 +2,14 @@ package judge
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http/httptest"
 	"net/url"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/internal/netfault"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
@@ -25,6 +22,9 @@ type Config struct {
 	Duration time.Duration
 	// Patience is how long the end may take.
 	Patience time.Duration
+	// Scale multiplies every bound on time, for programs and machines that are
+	// slow; 1 is usual.
+	Scale float64
 	// Seed decides what happens; who wins a race it does not.
 	Seed uint64
 	// Writers write at a time, under that many ordering keys, each of which has
@@ -36,7 +36,7 @@ type Config struct {
 	// Folder gets the logs of the relays.
 	Folder string
 	// MaxMemory is the resident memory in bytes that a relay may take; 0 is no
-	// limit.
+	// limit, and none on its growth either.
 	MaxMemory int64
 	// Note is told what happens, line by line.
 	Note func(string)
@@ -50,25 +50,36 @@ const (
 
 // run is what a run consists of.
 type run struct {
-	cfg           Config
-	mood          mood
-	cluster       *pgtest.Cluster
-	url           string
-	queue         *emulator.Server
-	databaseProxy *netfault.Proxy
-	queueProxy    *netfault.Proxy
-	relays        *relays
-	ledger        *ledger
-	report        *Report
-	read          uint64 // the last entry of the journal that the ledger has
+	cfg     Config
+	mood    mood
+	cluster *pgtest.Cluster
+	url     string
+	queue   *emulator.Server
+	script  *script
+	relays  *relays
+	ledger  *ledger
+	history *history
+	report  *Report
+	watcher *watcher
+
+	statementProxy, streamProxy, queueProxy *netfault.Proxy
+
+	read     uint64          // the last entry of the journal that the ledger has
+	hasty    map[string]bool // dead letters that were redriven too early
+	told     int             // histories
+	toldKeys []string
+
+	slowly atomic.Bool  // writers write less
+	sick   atomic.Int32 // the generation of messages that get sick now
+	// peace is held by what goes wrong, for reading, and by who wants quiet.
+	peace    struct{ infrastructure, queues sync.RWMutex }
+	calmDown func() // ends the unrest of single requests
 }
 
 // Run judges the relay on a migrated database of a cluster of its own. An error
 // means that it could not; what it found is in the report.
 func Run(ctx context.Context, cluster *pgtest.Cluster, database string, cfg Config) (*Report, error) {
-	r := &run{cfg: cfg, mood: newMood(cfg.Seed), cluster: cluster, report: newReport(cfg.Seed, cfg.Note)}
-	r.ledger = newLedger(r.report, cfg.Writers, cfg.Lanes)
-	r.queue = emulator.New(emulator.Config{Queues: queues, JournalEntries: 200_000, MaxKeys: 10_000_000})
+	r := newRun(cluster, cfg)
 	server := httptest.NewServer(r.queue)
 	defer func() {
 		r.queue.Close()
@@ -93,82 +104,85 @@ func Run(ctx context.Context, cluster *pgtest.Cluster, database string, cfg Conf
 	return r.report, ctx.Err()
 }
 
+func newRun(cluster *pgtest.Cluster, cfg Config) *run {
+	r := &run{cfg: cfg, mood: newMood(cfg.Seed), cluster: cluster, report: newReport(cfg.Seed, cfg.Scale, cfg.Note), hasty: map[string]bool{}}
+	r.ledger = newLedger(r.report, cfg.Writers, cfg.Lanes)
+	r.history = r.ledger.history
+	r.watcher = &watcher{run: r, caught: make([]moment, len(queues))}
+	r.queue = emulator.New(emulator.Config{Queues: queues, JournalEntries: 200_000, MaxKeys: 10_000_000})
+	r.script = &script{queue: r.queue, report: r.report, mood: r.mood, seed: cfg.Seed}
+	return r
+}
+
 // connect puts the proxies between the parts.
 func (r *run) connect(database, queue string) (closeAll func(), err error) {
 	address, err := url.Parse(database)
 	if err != nil {
 		return nil, err
 	}
-	if r.databaseProxy, err = netfault.New(address.Host); err != nil {
-		return nil, err
+	var proxies []*netfault.Proxy
+	closeAll = func() {
+		for _, p := range proxies {
+			_ = p.Close()
+		}
 	}
-	if r.queueProxy, err = netfault.New(strings.TrimPrefix(queue, "http://")); err != nil {
-		return nil, err
+	for _, p := range []struct {
+		proxy  **netfault.Proxy
+		target string
+	}{
+		{&r.statementProxy, address.Host}, {&r.streamProxy, address.Host}, {&r.queueProxy, strings.TrimPrefix(queue, "http://")},
+	} {
+		if *p.proxy, err = netfault.New(p.target); err != nil {
+			closeAll()
+			return nil, err
+		}
+		proxies = append(proxies, *p.proxy)
 	}
-	own, theirs := *address, *address
-	query := own.Query()
+	through := func(p *netfault.Proxy) string {
+		theirs := *address
+		theirs.Host = p.Addr()
+		return theirs.String()
+	}
+	query := address.Query()
 	query.Set("application_name", applicationName)
-	own.RawQuery, theirs.Host = query.Encode(), r.databaseProxy.Addr()
+	own := *address
+	own.RawQuery = query.Encode()
 	r.url = own.String()
 	env := maps.Clone(r.cfg.Settings)
 	maps.Copy(env, map[string]string{
-		"DATABASE_URL": theirs.String(), "RELAY_SLOT": slot, "INFRAI_BASE_URL": "http://" + r.queueProxy.Addr(),
-		"INFRAI_API_KEY": "test-key", "RELAY_LOG_FORMAT": "json",
+		"DATABASE_URL": through(r.statementProxy), "RELAY_REPLICATION_URL": through(r.streamProxy), "RELAY_SLOT": slot,
+		"INFRAI_BASE_URL": "http://" + r.queueProxy.Addr(), "INFRAI_API_KEY": "test-key", "RELAY_LOG_FORMAT": "json",
 	})
-	r.relays = &relays{program: r.cfg.Program, env: env, folder: r.cfg.Folder, report: r.report}
-	return func() {
-		_ = r.databaseProxy.Close()
-		_ = r.queueProxy.Close()
-	}, nil
+	r.relays = &relays{program: r.cfg.Program, env: env, folder: r.cfg.Folder, limits: r.cfg.MaxMemory > 0, report: r.report}
+	return closeAll, nil
 }
 
 // trouble lets the writers write and everything else go wrong, for as long as
 // was asked. Everything is good again when it returns.
 func (r *run) trouble(ctx context.Context) {
-	r.cfg.Note(fmt.Sprintf("mood %+v", r.mood))
-	r.poison()
-	r.sprinkle(rand.New(rand.NewPCG(r.cfg.Seed, 4)))
+	r.report.say("seed %d, mood %+v, bounds on time times %g", r.cfg.Seed, r.mood, r.cfg.Scale)
+	r.script.infect(1)
+	r.sick.Store(1)
+	r.calmDown = r.history.beginQuietly(unrest)
 	writing, enough := context.WithTimeout(ctx, r.cfg.Duration)
 	defer enough()
 	var group sync.WaitGroup
 	for i := range r.cfg.Writers {
-		w := &writer{number: i, url: r.url, ledger: r.ledger, pause: r.mood.pause, dice: rand.New(rand.NewPCG(r.cfg.Seed, 1000+uint64(i)))}
+		w := &writer{number: i, url: r.url, ledger: r.ledger, seed: r.cfg.Seed, mood: r.mood, slowly: &r.slowly, sick: &r.sick}
 		for lane := i; lane < r.cfg.Lanes; lane += r.cfg.Writers {
 			w.lanes = append(w.lanes, int32(lane))
 		}
 		group.Go(func() { w.run(ctx, writing) })
 	}
-	group.Go(func() { r.hurtRelays(writing) })
-	group.Go(func() { r.hurtDatabase(writing) })
-	group.Go(func() { r.hurtQueue(writing) })
-	group.Go(func() { r.watch(writing) })
+	for _, loop := range []func(context.Context){
+		r.hurtRelays, r.hurtDatabase, r.hurtQueue, r.quietTimes, r.operators, r.watch, r.feelMachine,
+	} {
+		group.Go(func() { loop(writing) })
+	}
 	group.Wait()
-	r.queue.ClearFaults()
-	r.poison()
-}
-
-// watch judges on the way.
-func (r *run) watch(ctx context.Context) {
-	for n := 0; wait(ctx, 500*time.Millisecond); n++ {
-		r.readJournal()
-		r.relays.measure()
-		if n%10 == 0 {
-			r.checkOrder()
-			r.lookAtTables(ctx)
-		}
-	}
-}
-
-// checkOrder judges the order, and tells what the queue saw of what broke it.
-func (r *run) checkOrder() {
-	for _, keys := range r.ledger.checkOrder() {
-		for _, e := range r.queue.Journal().Entries(0, 0) {
-			if keys[e.Key] {
-				r.cfg.Note(fmt.Sprintf("  %s request %d of %s from %s: status %d, %s, fault %d, %v",
-					e.Time.UTC().Format("15:04:05.000"), e.Number, e.Key, e.Connection, e.Status, e.Outcome, e.Fault, e.MessageIDs))
-			}
-		}
-	}
+	r.script.soften(true)
+	r.calmDown()
+	r.healLast()
 }
 
 // readJournal gives the ledger what is new. An entry that the journal had to
@@ -186,22 +200,6 @@ func (r *run) readJournal() {
 			r.ledger.saw(&entries[i])
 		}
 		r.read = entries[len(entries)-1].Number
-	}
-}
-
-// lookAtTables notes how far the slot and the table are behind; a server that
-// is away is asked another time.
-func (r *run) lookAtTables(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, r.url)
-	if err != nil {
-		return
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if s, err := look(ctx, conn); err == nil {
-		r.report.raise(&r.report.MaxRetained, s.retained)
-		r.report.raise(&r.report.MaxDeferred, s.deferred)
 	}
 }
 
@@ -226,5 +224,8 @@ func (r *run) stopAll(ctx context.Context) {
 	}
 	if r.report.MaxRSS == 0 && runtime.GOOS == "linux" {
 		r.report.violate("judge", "no memory was measured")
+	}
+	if r.report.Bodies == 0 {
+		r.report.violate("judge", "no body was compared")
 	}
 }

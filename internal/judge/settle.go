@@ -9,133 +9,85 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sight is what the tables and the slot show.
-type sight struct {
-	messages, unmarked, deferred, dead, strangers, both, duplicates, behind, retained int64
-}
-
-// look reads it. Strangers are dead letters that nobody scripted.
-func look(ctx context.Context, conn *pgx.Conn) (s sight, err error) {
-	err = conn.QueryRow(ctx, `
-		select
-			(select count(*) from outbox.messages),
-			(select count(*) from outbox.messages m
-				where not exists (select from outbox.dispatched d where d.message_id = m.id)
-				and not exists (select from outbox.dead_letters x where x.message_id = m.id)),
-			(select count(*) from outbox.deferred),
-			(select count(*) from outbox.dead_letters),
-			(select count(*) from outbox.dead_letters x left join outbox.messages m on m.id = x.message_id
-				where m.key is null or m.key not like $2),
-			(select count(*) from outbox.dead_letters join outbox.dispatched using (message_id)),
-			(select count(*) from outbox.dispatched where possible_duplicate),
-			coalesce((select pg_current_wal_lsn() - confirmed_flush_lsn from pg_replication_slots where slot_name = $1), -1)::bigint,
-			coalesce((select pg_current_wal_lsn() - restart_lsn from pg_replication_slots where slot_name = $1), -1)::bigint`,
-		slot, poisonPrefix+"%").Scan(&s.messages, &s.unmarked, &s.deferred, &s.dead, &s.strangers, &s.both, &s.duplicates, &s.behind, &s.retained)
-	return s, err
-}
-
-// String is for the log.
-func (s sight) String() string {
-	return fmt.Sprintf("messages %d, without outcome %d, deferred %d, dead %d, with two outcomes %d, slot %d bytes behind",
-		s.messages, s.unmarked, s.deferred, s.dead, s.both, s.behind)
-}
-
-// slotDistance is how far a slot that is up to date may be behind.
+// slotDistance is how far in bytes a slot may be behind when nothing is written.
 const slotDistance = 1 << 20
 
 // settle waits until everything has come to its end, and judges it.
 func (r *run) settle(ctx context.Context) {
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Patience)
+	limited, cancel := context.WithTimeout(ctx, r.scaled(r.cfg.Patience))
 	defer cancel()
-	var last sight
 	for {
-		var err error
-		last, err = r.unsettled(ctx, last)
+		_ = r.ask(limited, r.tendDeadLetters)
+		r.watcher.look(limited)
+		err := r.ask(limited, r.unsettled)
 		if err == nil {
 			break
 		}
-		if !wait(ctx, 200*time.Millisecond) {
-			r.report.violate("end", "after %v: %v; %v", r.cfg.Patience, err, last)
-			r.explain()
+		if !wait(limited, watchPause) {
+			r.report.violate("end", "after %v: %v", time.Since(begun).Round(time.Second), err)
+			r.tellMissing(ctx)
 			break
 		}
-		r.relays.measure()
 	}
 	r.report.Settled = time.Since(begun)
-	r.checkOrder()
-	r.judgeTables(last)
+	r.readJournal()
+	r.ledger.checkOrder()
+	if err := r.judgeTables(ctx); err != nil {
+		r.report.violate("judge", "%v", err)
+	}
+	r.tellCases(ctx)
 }
+
+// sqlUnsettled counts what has no outcome yet, and how far the slot is behind.
+const sqlUnsettled = `
+select
+	(select count(*) from outbox.messages m
+		where not exists (select from outbox.dispatched d where d.message_id = m.id)
+		and not exists (select from outbox.dead_letters x where x.message_id = m.id)),
+	(select count(*) from outbox.deferred),
+	coalesce((select pg_current_wal_lsn() - confirmed_flush_lsn from pg_replication_slots where slot_name = $1), -1)::bigint`
 
 // unsettled says what is still missing.
-func (r *run) unsettled(ctx context.Context, before sight) (sight, error) {
-	r.readJournal()
-	conn, err := pgx.Connect(ctx, r.url)
-	if err != nil {
-		return before, err
+func (r *run) unsettled(ctx context.Context, conn *pgx.Conn) error {
+	if missing, some := r.ledger.missing(); missing > 0 {
+		return fmt.Errorf("%d committed keys are not accepted, such as %s", missing, strings.Join(some, " "))
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	s, err := look(ctx, conn)
-	if err != nil {
-		return before, err
+	var unmarked, deferred, behind int64
+	if err := conn.QueryRow(ctx, sqlUnsettled, slot).Scan(&unmarked, &deferred, &behind); err != nil {
+		return err
 	}
-	missing, some := r.ledger.missing()
 	switch {
-	case missing > 0:
-		return s, fmt.Errorf("%d committed keys are not accepted, such as %s", missing, strings.Join(some, " "))
-	case s.unmarked > 0:
-		return s, fmt.Errorf("%d messages have no outcome", s.unmarked)
-	case s.deferred > 0:
-		return s, fmt.Errorf("%d rows are deferred", s.deferred)
-	case s.behind < 0 || s.behind > slotDistance:
-		return s, fmt.Errorf("the slot is %d bytes behind", s.behind)
+	case unmarked > 0:
+		return fmt.Errorf("%d messages have no outcome", unmarked)
+	case deferred > 0:
+		return fmt.Errorf("%d rows are deferred", deferred)
+	case behind < 0 || behind > slotDistance:
+		return fmt.Errorf("the slot is %d bytes behind", behind)
 	}
-	return s, nil
+	return nil
 }
 
-// judgeTables compares the last sight with what was committed.
-func (r *run) judgeTables(s sight) {
-	all, poison, gone := r.ledger.committed()
-	r.report.DeadLetters = s.dead
-	r.report.Withdrawn = gone
-	// A deletion whose answer was lost may have happened or not.
-	if s.messages < all || s.messages > all+gone {
-		r.report.violate("judge", "%d messages in the table, %d committed and %d withdrawn", s.messages, all, gone)
+// tellMissing tells the histories of some messages that did not arrive, or were
+// not marked.
+func (r *run) tellMissing(ctx context.Context) {
+	_, keys := r.ledger.missing()
+	if len(keys) == 0 {
+		err := r.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			rows, err := conn.Query(ctx, `select m.key from outbox.messages m
+				where not exists (select from outbox.dispatched d where d.message_id = m.id)
+				and not exists (select from outbox.dead_letters x where x.message_id = m.id) order by m.id limit 3`)
+			if err != nil {
+				return err
+			}
+			keys, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return err
+		})
+		if err != nil {
+			r.cfg.Note(err.Error())
+		}
 	}
-	if s.dead != poison || s.strangers != 0 {
-		r.report.violate("dead letters", "%d dead letters, of which %d nobody scripted; %d were", s.dead, s.strangers, poison)
-	}
-	if s.both != 0 {
-		r.report.violate("outcome", "%d messages are dispatched and dead", s.both)
-	}
-	if s.duplicates != 0 {
-		r.report.violate("duplicates", "%d messages are marked as possible duplicates", s.duplicates)
-	}
-}
-
-// explain tells about some messages without an outcome.
-func (r *run) explain() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, r.url)
-	if err != nil {
-		return
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	rows, err := conn.Query(ctx, `
-		select format('%s id %s xmin %s queue %s lane %s created %s, deferred: %s', m.key, m.id, m.xmin, m.queue, m.ordering_key, m.created_at, d)
-		from outbox.messages m left join outbox.deferred d on d.message_id = m.id
-		where not exists (select from outbox.dispatched x where x.message_id = m.id)
-		and not exists (select from outbox.dead_letters x where x.message_id = m.id)
-		order by m.id limit 20`)
-	if err != nil {
-		return
-	}
-	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return
-	}
-	for _, text := range texts {
-		r.cfg.Note("  no outcome: " + text)
+	for _, key := range keys[:min(3, len(keys))] {
+		r.tellHistory(ctx, key)
 	}
 }

@@ -3,28 +3,14 @@ package judge
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// queues are where messages go: the lane says which, so that a lane has one.
-var queues = []string{"orders", "invoices", "emails", "audit"}
-
-const (
-	maxRows        = 20
-	rollbackShare  = 0.1
-	keylessShare   = 0.2
-	poisonShare    = 0.0005
-	largeShare     = 0.01
-	laterShare     = 0.02 // of the messages are scheduled
-	latest         = 5 * time.Second
-	withdrawShare  = 0.1  // of the transactions lose a message after their commit
-	slowShare      = 0.02 // of the transactions stay open for a while
-	slowest        = 4 * time.Second
-	reconnectPause = 50 * time.Millisecond
-)
+// reconnectPause is the wait before the server is tried again.
+const reconnectPause = 50 * time.Millisecond
 
 // writer commits transactions one after the other and logs what became of them.
 type writer struct {
@@ -32,10 +18,15 @@ type writer struct {
 	url    string
 	lanes  []int32
 	ledger *ledger
-	dice   *rand.Rand
-	pause  time.Duration // the longest between two transactions
+	seed   uint64
+	mood   mood
+	slowly *atomic.Bool // everybody writes less
+	sick   *atomic.Int32
 	conn   *pgx.Conn
 }
+
+// slowPause is what a writer waits between two transactions when it writes less.
+const slowPause = 2 * time.Second
 
 // run writes until writing ends. What became of the last transaction it finds
 // out also after that, unless ctx ends.
@@ -45,13 +36,29 @@ func (w *writer) run(ctx, writing context.Context) {
 			_ = w.conn.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	for wait(writing, rand.N(w.pause)) {
-		if w.connect(ctx) != nil {
-			wait(writing, reconnectPause)
-			continue
+	var leave func(context.Context) // withdraws a message of the last transaction
+	for number := 0; ; number++ {
+		p := newPlan(w.seed, w.number, number, w.lanes, w.mood)
+		if !wait(writing, w.pause(&p)) {
+			return
 		}
-		w.transaction(ctx)
+		for w.connect(ctx) != nil {
+			if !wait(writing, reconnectPause) {
+				return
+			}
+		}
+		if leave != nil {
+			leave(ctx)
+		}
+		leave = w.transaction(ctx, &p)
 	}
+}
+
+func (w *writer) pause(p *plan) time.Duration {
+	if w.slowly.Load() {
+		return p.pause%slowPause + slowPause/2
+	}
+	return p.pause
 }
 
 func (w *writer) connect(ctx context.Context) (err error) {
@@ -62,73 +69,118 @@ func (w *writer) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// transaction writes some rows, and commits them or not.
-func (w *writer) transaction(ctx context.Context) {
-	rows := make([]row, 1+w.dice.IntN(maxRows))
-	for i := range rows {
-		rows[i].lane = -1
-		if w.dice.Float64() >= keylessShare {
-			rows[i].lane = w.lanes[w.dice.IntN(len(w.lanes))]
-		}
-		rows[i].poison = w.dice.Float64() < poisonShare
-		rows[i].later = w.dice.Float64() < laterShare
-	}
+// transaction writes some rows, and commits them or not. If one of them is to be
+// withdrawn, it returns what does that.
+func (w *writer) transaction(ctx context.Context, p *plan) (leave func(context.Context)) {
+	rows := w.rows(p)
 	first := w.ledger.begin(w.number, rows)
 	batch := &pgx.Batch{}
 	for i := range rows {
 		w.insert(batch, first+i, &rows[i])
 	}
-	rollback := w.dice.Float64() < rollbackShare
 	tx, err := w.conn.Begin(ctx)
 	if err != nil {
 		w.ledger.end(w.number, first, len(rows), rolledBack)
-		return
+		return nil
 	}
 	err = tx.SendBatch(ctx, batch).Close()
-	if w.dice.Float64() < slowShare {
-		wait(ctx, between(w.dice, 0, slowest)) // others commit meanwhile
-	}
-	if err != nil || rollback {
+	wait(ctx, p.open) // others commit meanwhile
+	if err != nil || p.rollback {
 		_ = tx.Rollback(ctx)
 		w.ledger.end(w.number, first, len(rows), rolledBack)
-		return
+		return nil
 	}
 	if err := tx.Commit(ctx); err != nil {
 		w.lookUp(ctx, first, rows)
-		return
+		return nil
 	}
 	w.ledger.end(w.number, first, len(rows), committed)
-	if n := w.dice.IntN(len(rows)); !rows[n].poison && w.dice.Float64() < withdrawShare {
-		w.withdraw(ctx, first+n)
+	if p.withdraw < 0 {
+		return nil
 	}
+	return w.leave(ctx, name{w.number, first + p.withdraw}, p.patient)
 }
 
-// withdraw deletes a message. Whether that comes in time, or happens at all, is
-// nobody's promise.
-func (w *writer) withdraw(ctx context.Context, n int) {
-	w.ledger.withdraw(w.number, n)
-	_, _ = w.conn.Exec(ctx, `delete from outbox.messages where key = $1`, key(w.number, n, false))
+// rows are those of a plan as the ledger keeps them.
+func (w *writer) rows(p *plan) []row {
+	rows := make([]row, len(p.rows))
+	now := w.ledger.report.moment(time.Now())
+	for i, planned := range p.rows {
+		rows[i] = row{
+			lane: planned.lane, queue: planned.queue, fill: planned.fill, delay: planned.delay, priority: planned.priority,
+		}
+		if planned.later > 0 {
+			rows[i].due = now + milliseconds(planned.later)
+		}
+		if planned.sick {
+			rows[i].generation = uint8(w.sick.Load())
+		}
+	}
+	return rows
 }
 
 func (w *writer) insert(batch *pgx.Batch, n int, r *row) {
 	var orderingKey *string
-	queue := queues[w.dice.IntN(len(queues))]
 	if r.lane >= 0 {
 		name := fmt.Sprintf("lane%d", r.lane)
-		orderingKey, queue = &name, queues[int(r.lane)%len(queues)]
-	}
-	size := w.dice.IntN(300)
-	if w.dice.Float64() < largeShare {
-		size = w.dice.IntN(20_000)
+		orderingKey = &name
 	}
 	var deliverAt *time.Time
-	if r.later {
-		at := time.Now().Add(between(w.dice, 0, latest))
+	if r.due != 0 {
+		at := w.ledger.report.time(r.due)
 		deliverAt = &at
 	}
-	batch.Queue(`insert into outbox.messages (key, queue, ordering_key, payload, deliver_at)
-		values ($1, $2, $3, jsonb_build_object('key', $1::text, 'fill', repeat('x', $4)), $5)`,
-		key(w.number, n, r.poison), queue, orderingKey, size, deliverAt)
+	batch.Queue(`insert into outbox.messages (key, queue, ordering_key, payload, delay_seconds, priority, deliver_at)
+		values ($1, $2, $3, jsonb_build_object('key', $1::text, 'fill', repeat('x', $4)), $5, $6, $7)`,
+		key(w.number, n, r.generation), queues[r.queue], orderingKey, int(r.fill), option(r.delay), option(r.priority), deliverAt)
+}
+
+// option is a number that may be missing.
+func option(n int8) *int {
+	if n < 0 {
+		return nil
+	}
+	value := int(n)
+	return &value
+}
+
+// leave returns what withdraws a message. That it is deferred, and that the slot
+// has passed its commit, is what makes a withdrawal certain.
+func (w *writer) leave(ctx context.Context, n name, patient bool) func(context.Context) {
+	var after string
+	if w.conn.QueryRow(ctx, `select pg_current_wal_insert_lsn()::text`).Scan(&after) != nil {
+		return nil
+	}
+	return func(ctx context.Context) { w.withdraw(ctx, n, patient, after) }
+}
+
+const sqlWithdraw = `
+with gone as (
+	delete from outbox.messages m
+	where m.key = $1 and (not $2::bool or exists (select from outbox.deferred d where d.message_id = m.id))
+	returning exists (select from outbox.deferred d where d.message_id = m.id) as deferred
+)
+select count(*), coalesce(bool_and(deferred), false),
+	exists (select from pg_replication_slots where slot_name = $3 and confirmed_flush_lsn >= $4::pg_lsn)
+from gone`
+
+// withdraw deletes a message; a patient writer only if it is deferred.
+func (w *writer) withdraw(ctx context.Context, n name, patient bool, after string) {
+	var gone int
+	var deferred, passed bool
+	w.ledger.deleting(n)
+	err := w.conn.QueryRow(ctx, sqlWithdraw, key(n.writer, n.n, 0), patient, slot, after).Scan(&gone, &deferred, &passed)
+	switch {
+	case err != nil: // it may be gone or not
+		w.ledger.report.count(&w.ledger.report.Withdrawals.Deleted)
+	case gone == 0:
+		w.ledger.kept(n)
+	case deferred && passed:
+		w.ledger.withdraw(n)
+		w.ledger.report.count(&w.ledger.report.Withdrawals.Deferred)
+	default:
+		w.ledger.report.count(&w.ledger.report.Withdrawals.Deleted)
+	}
 }
 
 // lookUp finds out whether a commit happened whose answer was lost. The server
@@ -139,7 +191,7 @@ func (w *writer) lookUp(ctx context.Context, first int, rows []row) {
 		err := w.connect(ctx)
 		if err == nil {
 			err = w.conn.QueryRow(ctx, `select exists (select from outbox.messages where key = $1)`,
-				key(w.number, first, rows[0].poison)).Scan(&found)
+				key(w.number, first, rows[0].generation)).Scan(&found)
 		}
 		if err != nil {
 			wait(ctx, reconnectPause)

@@ -1,0 +1,125 @@
+package judge
+
+import (
+	"context"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// watcher judges on the way.
+type watcher struct {
+	run *run
+
+	mu      sync.Mutex
+	backlog backlog
+	caught  []moment // when each queue had caught up, since it is well; 0 if it has not
+
+	samples  []sample // of the last minutes
+	slotTold moment   // the calm in which the slot was found behind
+	holder   string
+	rounds   int
+}
+
+const (
+	watchPause = 500 * time.Millisecond
+	// slowAnswer of the server to the judge means that the machine has no time.
+	slowAnswer = 1500 * time.Millisecond
+)
+
+// watch judges until ctx ends.
+func (r *run) watch(ctx context.Context) {
+	for wait(ctx, watchPause) {
+		r.watcher.look(ctx)
+	}
+}
+
+// look judges what can be seen now.
+func (w *watcher) look(ctx context.Context) {
+	r := w.run
+	r.readJournal()
+	r.relays.measure()
+	w.findBehind()
+	if w.rounds++; w.rounds%2 == 0 {
+		begun := time.Now()
+		err := r.ask(ctx, w.lookAtServer)
+		if took := time.Since(begun); err == nil && took > slowAnswer {
+			r.history.stalled("the server answered slowly", took)
+		}
+	}
+	if w.rounds%10 == 0 {
+		r.ledger.checkOrder()
+	}
+	r.tellCases(ctx)
+}
+
+func (w *watcher) lookAtServer(ctx context.Context, conn *pgx.Conn) error {
+	if err := w.lookAtSlot(ctx, conn); err != nil {
+		return err
+	}
+	return w.run.watchMarks(ctx, conn)
+}
+
+// findBehind looks which queues have caught up since they are well, and which
+// messages wait in those that had.
+func (w *watcher) findBehind() {
+	r := w.run
+	now := r.report.moment(time.Now())
+	calm := make([]moment, len(queues))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range queues {
+		if calm[i] = r.history.calmSince(sending(i), now); w.caught[i] < calm[i] {
+			w.caught[i] = 0
+		}
+	}
+	w.backlog = r.ledger.behind(now, w.caught)
+	for i := range queues {
+		if w.caught[i] == 0 && w.backlog.waiting[i] == 0 && now-calm[i] > r.ledger.scaled(waitMoment) {
+			w.caught[i] = now
+		}
+	}
+}
+
+const (
+	heartbeat = 100 * time.Millisecond
+	// missed is how late a heartbeat may be.
+	missed = 250 * time.Millisecond
+	// loadEach is how many processes may want each processor before the machine
+	// is overloaded, and mostOverload what that can multiply bounds by.
+	loadEach     = 2
+	mostOverload = 10
+)
+
+// feelMachine notes when the judge itself had to wait for the processor: then
+// the relays may have had to as well, and no bound on time holds.
+func (r *run) feelMachine(ctx context.Context) {
+	for last := time.Now(); wait(ctx, heartbeat); last = time.Now() {
+		if late := time.Since(last) - heartbeat; late > missed {
+			r.history.stalled("the judge waited for the processor", late)
+		}
+		r.feelLoad()
+	}
+}
+
+// feelLoad reads how many processes want a processor, over the last minute.
+func (r *run) feelLoad() {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return // only Linux has it
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	load, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return
+	}
+	overload := min(mostOverload, load/float64(loadEach*runtime.NumCPU()))
+	r.report.load.Store(math.Float64bits(overload))
+	raise(r.report, &r.report.MaxOverload, overload)
+}
