@@ -26,15 +26,15 @@ type Migration struct {
 // Migrate brings the schema to [Version] and returns what it applied, which is
 // nothing if the schema was there already. Each migration commits on its own.
 // Migrations of the same schema wait for each other; for their advisory lock the
-// connection must keep its session, so it does not go through a pooler that
-// hands out transactions.
+// connection must keep its session, so behind a pooler it returns a
+// [*PoolerError].
 //
 // The role needs CREATE on the database, for the schema and the publication.
 func Migrate(ctx context.Context, database *pgx.ConnConfig, cfg Config, log *zap.Logger) ([]Migration, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*database, stdlib.OptionAfterConnect(pinSearchPath))
+	db := stdlib.OpenDB(*database, stdlib.OptionAfterConnect(prepare))
 	defer func() { _ = db.Close() }() // every connection is back in the pool
 	log = log.Named("schema").With(zap.String("schema", cfg.Schema))
 
@@ -57,10 +57,39 @@ func Migrate(ctx context.Context, database *pgx.ConnConfig, cfg Config, log *zap
 	return applied, nil
 }
 
-// pinSearchPath keeps the role's own tables and functions out of goose's
-// statements. It is no startup parameter because poolers refuse those.
-func pinSearchPath(ctx context.Context, conn *pgx.Conn) error {
+// prepare makes a connection fit for migrations: it leads to the server itself,
+// and the role's own tables and functions are kept out of goose's statements.
+func prepare(ctx context.Context, conn *pgx.Conn) error {
+	if err := refusePooler(ctx, conn); err != nil {
+		return err
+	}
 	_, err := conn.Exec(ctx, `set search_path = pg_catalog, pg_temp`)
+	return err
+}
+
+// PoolerError says that a connection pooler stands between a migration and the
+// server.
+type PoolerError struct{}
+
+// Error implements error.
+func (*PoolerError) Error() string {
+	return "a connection pooler is in the way: migrations hold a lock of their session"
+}
+
+// Hint is a sentence that says what to do.
+func (*PoolerError) Hint() string {
+	return "set DATABASE_URL to the direct address of the server for this, or apply what `outbox-relay migrate print` prints"
+}
+
+// refusePooler fails behind a pooler: that names a process of its own when a
+// client connects, because which one of the server will serve the client is not
+// known yet. The lock could end up in a session that somebody else gets.
+func refusePooler(ctx context.Context, conn *pgx.Conn) error {
+	var pid uint32
+	err := conn.QueryRow(ctx, `select pg_catalog.pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+	if err == nil && pid != conn.PgConn().PID() {
+		err = &PoolerError{}
+	}
 	return err
 }
 

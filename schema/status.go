@@ -16,6 +16,8 @@ func Status(ctx context.Context, database *pgx.ConnConfig, cfg Config) (all []Mi
 	if err := validateName("schema", cfg.Schema); err != nil {
 		return nil, err
 	}
+	database = database.Copy()
+	database.DefaultQueryExecMode = pgx.QueryExecModeExec // also behind a pooler
 	conn, err := pgx.ConnectConfig(ctx, database)
 	if err != nil {
 		return nil, err
