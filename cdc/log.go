@@ -5,6 +5,7 @@ const (
 	fieldApplication = "application"
 	fieldClient      = "client"
 	fieldCode        = "sqlstate"
+	fieldConfirmed   = "confirmed"
 	fieldCreated     = "created"
 	fieldElapsed     = "elapsed"
 	fieldHint        = "hint"

@@ -170,6 +170,7 @@ func (s *Source) takeSlot(ctx context.Context, conn *pgx.Conn) (*session, error)
 	if err != nil {
 		return nil, err
 	}
+	s.noticeRestore(here)
 	session, err := s.beginSession(ctx, conn, server, wire, here)
 	if err != nil {
 		wire.close()

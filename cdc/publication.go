@@ -19,6 +19,8 @@ type publication struct {
 	viaRoot   bool
 	tableKind string // relkind; empty if there is no such table
 	unlogged  bool
+	child     []string // schema and name of a table that inherits from it, other than a partition
+	payload   string   // the type of the payload, without its domain; empty if there is no such column
 	contains  bool     // the table, by its own name
 	filter    string   // the row filter
 	columns   []string // what is published of each row; nil where servers have no column lists
@@ -31,6 +33,12 @@ const selectPublication = `
 	select p.pubname is not null, coalesce(p.puballtables, false), coalesce(p.pubinsert, false),
 	       coalesce(p.pubupdate or p.pubdelete or p.pubtruncate, false), coalesce(p.pubviaroot, false),
 	       coalesce(c.relkind::text, ''), coalesce(c.relpersistence <> 'p', false),
+	       (select array[kn.nspname::text, k.relname::text]
+	        from pg_catalog.pg_inherits i join pg_catalog.pg_class k on k.oid = i.inhrelid join pg_catalog.pg_namespace kn on kn.oid = k.relnamespace
+	        where i.inhparent = c.oid and c.relkind = 'r' order by k.oid limit 1),
+	       coalesce((select coalesce(base.typname, t.typname)::text
+	        from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid = a.atttypid left join pg_catalog.pg_type base on base.oid = t.typbasetype
+	        where a.attrelid = c.oid and a.attname = 'payload' and not a.attisdropped), ''),
 	       t.pubname is not null,
 	       coalesce(pg_catalog.to_jsonb(t) ->> 'rowfilter', ''),
 	       case when pg_catalog.to_jsonb(t) -> 'attnames' is null then null
@@ -47,7 +55,8 @@ const selectPublication = `
 func inspectPublication(ctx context.Context, conn *pgx.Conn, name, schema string) (publication, error) {
 	var p publication
 	err := conn.QueryRow(ctx, selectPublication, name, schema, tableName).Scan(
-		&p.exists, &p.allTables, &p.inserts, &p.more, &p.viaRoot, &p.tableKind, &p.unlogged, &p.contains, &p.filter, &p.columns, &p.has)
+		&p.exists, &p.allTables, &p.inserts, &p.more, &p.viaRoot, &p.tableKind, &p.unlogged, &p.child, &p.payload,
+		&p.contains, &p.filter, &p.columns, &p.has)
 	if err != nil {
 		return publication{}, fmt.Errorf("inspect publication %q: %w", name, err)
 	}
@@ -59,9 +68,6 @@ func inspectPublication(ctx context.Context, conn *pgx.Conn, name, schema string
 func (p publication) check(name, schema string) error {
 	table := pgx.Identifier{schema, tableName}.Sanitize()
 	quoted := pgx.Identifier{name}.Sanitize()
-	unfit := func(kind error, text, hint string) error {
-		return &OperatorError{kind: kind, text: text, hint: hint}
-	}
 	switch {
 	case p.tableKind == "":
 		return unfit(ErrTable, fmt.Sprintf("table %s does not exist", table), "run: outbox-relay migrate")
@@ -71,11 +77,7 @@ func (p publication) check(name, schema string) error {
 		return unfit(ErrPublication, fmt.Sprintf("publication %q does not exist", name),
 			fmt.Sprintf("create publication %s for table %s with (publish = 'insert')", quoted, table))
 	}
-	var problems []error
-	if p.unlogged {
-		problems = append(problems, unfit(ErrTable, fmt.Sprintf("table %s is not logged: nothing of it reaches the WAL", table),
-			fmt.Sprintf("alter table %s set logged", table)))
-	}
+	problems := p.checkTable(table)
 	if !p.inserts {
 		problems = append(problems, unfit(ErrPublication, fmt.Sprintf("publication %q lacks inserts of %s", name, table),
 			fmt.Sprintf("alter publication %s set (publish = 'insert')", quoted)))
@@ -93,6 +95,32 @@ func (p publication) check(name, schema string) error {
 			fmt.Sprintf("alter publication %s set table %s", quoted, table)))
 	}
 	return joinOperator(problems)
+}
+
+func unfit(kind error, text, hint string) error {
+	return &OperatorError{kind: kind, text: text, hint: hint}
+}
+
+// checkTable returns what is wrong with the table itself.
+func (p publication) checkTable(table string) (problems []error) {
+	if p.unlogged {
+		problems = append(problems, unfit(ErrTable, fmt.Sprintf("table %s is not logged: nothing of it reaches the WAL", table),
+			fmt.Sprintf("alter table %s set logged", table)))
+	}
+	if len(p.child) > 0 {
+		// Its rows are among those of the table, but the stream shows them under
+		// another name, if at all, and nothing keeps their numbers apart.
+		child := pgx.Identifier(p.child).Sanitize()
+		problems = append(problems, unfit(ErrTable, fmt.Sprintf("table %s inherits from %s: its rows do not come as messages", child, table),
+			fmt.Sprintf("alter table %s no inherit %s", child, table)))
+	}
+	switch p.payload {
+	case "", "json", "jsonb", "text", "varchar":
+	default:
+		problems = append(problems, unfit(ErrTable, fmt.Sprintf("column \"payload\" of %s has type %s, needs jsonb", table, p.payload),
+			"give the column its type back: alter table "+table+" alter payload type jsonb using ..."))
+	}
+	return problems
 }
 
 // leftOut are those of the columns that the table has and the publication's

@@ -16,6 +16,7 @@ type identity struct {
 	timeline int32
 	database string
 	pid      string // of the connection's own backend
+	flushed  lsn    // the end of its durable WAL; 0: not asked for
 }
 
 // sameAs reports whether both connections lead to the same database of the

@@ -78,6 +78,7 @@ func (w *wire) identify(ctx context.Context) (identity, error) {
 		timeline: system.Timeline,
 		database: system.DBName,
 		pid:      string(results[0].Rows[0][0]),
+		flushed:  lsn(system.XLogPos),
 	}, nil
 }
 
