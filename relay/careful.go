@@ -142,18 +142,23 @@ func (s *session) emit(o *outcome) {
 }
 
 // writeDown says which message is about to be sent, for the next start to know
-// if there is one. All attempts of a session count as one.
-func (s *session) writeDown(ctx context.Context, m *message) error {
+// if there is one. All attempts of a session count as one. What is not on record
+// must not be sent.
+func (s *session) writeDown(ctx context.Context, m *message, lose context.CancelCauseFunc) bool {
 	if !s.careful() {
-		return nil
+		return true
 	}
 	deaths := 1
 	if s.care.suspect == m.row.ID {
 		deaths += s.care.deaths
 	}
-	return s.whileOurs(ctx, func() (bool, error) {
+	err := s.whileOurs(ctx, func() (bool, error) {
 		return s.relay.writing.writeDown(ctx, s.writer.epoch, m.row.ID, deaths)
 	})
+	if err != nil && !over(ctx) {
+		lose(err)
+	}
+	return err == nil
 }
 
 // survive waits until the sessions of this process have lasted long enough, and

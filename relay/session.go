@@ -159,8 +159,8 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 	})
 	for n := range s.relay.cfg.MaxInFlight {
 		workers.Go(func() {
-			if err := s.work(n == 0, read, work); err != nil {
-				lose(err)
+			if n == 0 || s.join(read) {
+				s.work(read, work, lose)
 			}
 		})
 	}

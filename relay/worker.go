@@ -14,11 +14,8 @@ type worker struct {
 
 // work publishes until intake ends, whatever ended it. A request that is under
 // way then runs on: its context is work, which outlives intake by the drain
-// timeout. While the session is careful, only the first worker sends.
-func (s *session) work(first bool, intake, work context.Context) error {
-	if !first && !s.join(intake) {
-		return nil
-	}
+// timeout.
+func (s *session) work(intake, work context.Context, lose context.CancelCauseFunc) {
 	w := &worker{wake: make(chan struct{}, 1)}
 	m := s.router.take(time.Now(), w)
 	for {
@@ -26,7 +23,7 @@ func (s *session) work(first bool, intake, work context.Context) error {
 			select {
 			case <-w.wake:
 			case <-intake.Done():
-				return nil
+				return
 			}
 			m = s.router.take(time.Now(), w)
 		}
@@ -34,15 +31,12 @@ func (s *session) work(first bool, intake, work context.Context) error {
 			m = s.condemn(w, m)
 			continue
 		}
-		if err := s.writeDown(intake, m); err != nil && !over(intake) {
-			return err
-		}
-		if intake.Err() != nil || s.trust(intake) != nil {
-			return nil // not sent; the message is read again
+		if !s.writeDown(intake, m, lose) || intake.Err() != nil || s.trust(intake) != nil {
+			return // not sent; the message is read again
 		}
 		receipt, err := s.relay.publisher.Publish(work, m.row)
 		if err != nil && work.Err() != nil {
-			return nil // nobody knows; the message is read again
+			return // nobody knows; the message is read again
 		}
 		m = s.settle(w, m, receipt, err)
 	}
