@@ -23,11 +23,10 @@ func newStatements(schema string) statements {
 	}
 }
 
-// Every statement finds its rows by a key. Tables that fill and empty within
-// minutes mislead the planner, and a look must not become a scan of the table.
-var keysOnly = map[string]string{
-	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",
-}
+// Every statement finds its rows by a key, in a range of it or one by one. Tables
+// that fill and empty within minutes mislead the planner, and a look must not
+// become a scan of the table.
+var keysOnly = map[string]string{"enable_seqscan": "off", "enable_bitmapscan": "off"}
 
 // Reads catalogs and one row of the sequence; locks nothing that anybody waits
 // for. The sequence is looked up each time, because a table may be replaced.
@@ -47,24 +46,29 @@ where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.granted and 
 
 // Of the numbers from $1 (not included) to $2, at most $3 that are in the table:
 // the last one, how many, and which have no outcome. Reads that part of the
-// primary key of messages, and looks each up in those of the outcomes. With $4
-// only what needs no order, without an ordering key and in a queue that is not
-// one lane; and how many others there are.
+// primary key of messages, and no other of those of the outcomes, however they
+// are joined. With $4 only what needs no order, without an ordering key and in a
+// queue that is not one lane; and how many others there are.
 const sqlPage = `
 with page as materialized (
 	select m.id from outbox.messages m where m.id > $1 and m.id <= $2 order by m.id limit $3
 ),
+bound as materialized (select coalesce(max(p.id), 0) as last from page p),
 open as materialized (
 	select p.id, not $4 or exists (
 		select from outbox.messages m where m.id = p.id and m.ordering_key is null
 			and not exists (select from outbox.queues q where q.queue = m.queue and q.ordering = 'queue')) as goes
 	from page p
-	where not exists (select from outbox.dispatched d where d.message_id = p.id)
-		and not exists (select from outbox.deferred d where d.message_id = p.id)
-		and not exists (select from outbox.dead_letters d where d.message_id = p.id)
-		and not exists (select from outbox.withdrawn w where w.message_id = p.id)
+	where not exists (select from outbox.dispatched o
+			where o.message_id = p.id and o.message_id > $1 and o.message_id <= (select last from bound))
+		and not exists (select from outbox.deferred o
+			where o.message_id = p.id and o.message_id > $1 and o.message_id <= (select last from bound))
+		and not exists (select from outbox.dead_letters o
+			where o.message_id = p.id and o.message_id > $1 and o.message_id <= (select last from bound))
+		and not exists (select from outbox.withdrawn o
+			where o.message_id = p.id and o.message_id > $1 and o.message_id <= (select last from bound))
 )
-select (select coalesce(max(p.id), 0) from page p), (select count(*) from page),
+select (select last from bound), (select count(*) from page),
 	coalesce(array_agg(o.id order by o.id) filter (where o.goes), '{}'), count(*) filter (where not o.goes)
 from open o`
 
