@@ -30,13 +30,9 @@ func (s *session) mayBeKnown(batch []message) bool {
 
 // guard returns the messages of a batch that still have to go out.
 func (s *session) guard(ctx context.Context, batch []message) ([]message, error) {
-	ids := make([]int64, len(batch))
-	for i := range batch {
-		ids[i] = batch[i].row.ID
-	}
 	var known map[int64]bool
 	err := s.relay.retry(ctx, func() (err error) {
-		known, err = s.relay.reading.known(ctx, ids)
+		known, err = s.relay.reading.known(ctx, batch)
 		return err
 	})
 	if err != nil {

@@ -12,7 +12,7 @@ type statements struct {
 
 	cluster, takeOver, leave, record, copy, dispatched, dead, deferred, postponed, requeued, undefer string
 	known, horizon, reconcile, reconciled, newSlot, queues, queueChunk, laneChunk, due, settings     string
-	sweepMark, writersOpen, candidates, recover                                                      string
+	sweepMark, writersOpen, candidates, recover, numbers                                             string
 	withdrawn, released, removeOld, removeClaims, removeWithdrawn, removeDiscarded                   string
 }
 
@@ -51,6 +51,7 @@ func newStatements(schema string) statements {
 		writersOpen:  in(sqlWritersOpen),
 		candidates:   in(sqlCandidates),
 		recover:      in(sqlRecover),
+		numbers:      in(sqlNumbers),
 		removeOld:    in(sqlRemoveOld),
 		removeClaims: in(sqlRemoveClaims),
 
@@ -120,13 +121,15 @@ insert into outbox.withdrawn (message_id) select unnest($1::bigint[]) on conflic
 const sqlReleased = `
 delete from outbox.deferred where message_id = any ($1::bigint[]) and reason = 'dead_letter'`
 
-// Four look-ups by primary key for each message.
+// Four look-ups by primary key for each message. An outcome that is older than
+// its message is that of another one, with the same number: somebody made the
+// numbers begin again. A row of deferred serves whatever message has its number.
 const sqlKnown = `
-select id from unnest($1::bigint[]) as id
-where exists (select from outbox.dispatched d where d.message_id = id)
-	or exists (select from outbox.dead_letters d where d.message_id = id)
+select id from unnest($1::bigint[], $2::timestamptz[]) as m (id, created_at)
+where exists (select from outbox.dispatched d where d.message_id = id and d.dispatched_at >= coalesce(m.created_at, '-infinity'))
+	or exists (select from outbox.dead_letters d where d.message_id = id and d.died_at >= coalesce(m.created_at, '-infinity'))
 	or exists (select from outbox.deferred d where d.message_id = id)
-	or exists (select from outbox.withdrawn w where w.message_id = id)`
+	or exists (select from outbox.withdrawn w where w.message_id = id and w.withdrawn_at >= coalesce(m.created_at, '-infinity'))`
 
 // The rows come in the order of the arrays, and get their position in that
 // order: there is one writer.

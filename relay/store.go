@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -168,9 +169,13 @@ func (s *store) insert(ctx context.Context, conn *pgx.Conn, epoch int64, positio
 }
 
 // known returns which of the messages have an outcome already.
-func (s *store) known(ctx context.Context, ids []int64) (known map[int64]bool, err error) {
+func (s *store) known(ctx context.Context, batch []message) (known map[int64]bool, err error) {
+	ids, created := make([]int64, len(batch)), make([]*time.Time, len(batch))
+	for i := range batch {
+		ids[i], created[i] = batch[i].row.ID, orNullTime(batch[i].row.CreatedAt)
+	}
 	err = s.with(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.known, ids)
+		rows, err := conn.Query(ctx, s.sql.known, ids, created)
 		if err != nil {
 			return err
 		}

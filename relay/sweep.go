@@ -39,6 +39,7 @@ type sweeper struct {
 	log   *zap.Logger
 	floor int64 // every id up to this one has an outcome, or never existed
 	mark  mark  // taken in an earlier round, for the next floor
+	again bool  // numbers begin again, and that was told
 }
 
 // mark is a number that was given out, and who may still commit one up to it.
@@ -93,6 +94,9 @@ func (s *session) sweepOnce(ctx context.Context, w *sweeper) (more bool, err err
 	if err != nil {
 		return false, err
 	}
+	if err := s.checkNumbers(ctx, w); err != nil {
+		return false, err
+	}
 	if recovered > 0 {
 		s.log.Error("messages recovered that the stream did not show", zap.Int64(keyMessages, recovered))
 		signal(s.router.load)
@@ -101,6 +105,26 @@ func (s *session) sweepOnce(ctx context.Context, w *sweeper) (more bool, err err
 		w.floor = max(w.floor, r.floor)
 	}
 	return r.more, nil
+}
+
+// checkNumbers tells when numbers are given out again that have outcomes, as
+// after a TRUNCATE with RESTART IDENTITY. The stream's messages go out
+// nevertheless; the sweep cannot tell them from the old ones.
+func (s *session) checkNumbers(ctx context.Context, w *sweeper) error {
+	var last, highest int64
+	err := w.store.with(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, w.store.sql.numbers).Scan(&highest, &last)
+	})
+	if err != nil {
+		return fmt.Errorf("compare the numbers of messages: %w", err)
+	}
+	again := last > 0 && last < highest
+	if again && !w.again {
+		s.log.Error("numbers of messages begin again: the sweep takes new ones for old ones; let the identity go on above the highest number",
+			zap.Int64(keyMessageID, last), zap.Int64("highest", highest))
+	}
+	w.again = again
+	return nil
 }
 
 // passed waits until the confirmed flush has passed a position.
@@ -174,6 +198,11 @@ func (s *store) reached(ctx context.Context, position, target string) (reached b
 	})
 	return reached, err
 }
+
+// The sequence never is behind what the statement sees of the tables.
+const sqlNumbers = sqlHorizon + `,
+	coalesce((select pg_sequence_last_value(q) from pg_get_serial_sequence('outbox.messages', 'id') g, to_regclass(g) q
+		where has_sequence_privilege(q, 'select')), 0)`
 
 // The number first, the locks after: a writer that has no lock by then gets a
 // higher number. The sequence is asked for: that of a table which took the place
