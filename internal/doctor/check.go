@@ -59,8 +59,12 @@ var checks = []check{
 		needs: []string{"D01"}, run: publication,
 	},
 	{
-		id: "D20", title: "Messages are published", severity: Fail, expected: "the table is in the publication",
+		id: "D20", title: "Messages are published", severity: Fail, expected: "the table is in the publication, with all rows and columns",
 		needs: []string{"D21", "D31"}, run: membership,
+	},
+	{
+		id: "D22", title: "Numbers of messages", severity: Fail, expected: "new ones are higher than those with outcomes",
+		needs: []string{"D31"}, run: numbers,
 	},
 	{
 		id: "D09", title: "Slot", severity: Fail, expected: "a logical slot of pgoutput in this database",

@@ -94,33 +94,6 @@ func (p *patient) publicationMissing(ctx context.Context) (finding, error) {
 	return f, nil
 }
 
-// membership looks for the table, or its partitions, in the publication.
-func membership(ctx context.Context, p *patient) (finding, error) {
-	var published bool
-	err := p.conn.QueryRow(ctx, `
-		select exists (
-			select from pg_publication_tables t
-			join pg_namespace n on n.nspname = t.schemaname
-			join pg_class c on c.relnamespace = n.oid and c.relname = t.tablename
-			where t.pubname = $1
-				and (c.oid = to_regclass($2) or c.oid in (select relid from pg_partition_tree(to_regclass($2)))))`,
-		p.cfg.Publication, p.table("messages")).Scan(&published)
-	if err != nil {
-		return finding{}, err
-	}
-	if published {
-		return pass(p.table("messages") + " is in publication " + ident(p.cfg.Publication)), nil
-	}
-	return finding{
-		status: Fail, observed: p.table("messages") + " is not in " + ident(p.cfg.Publication),
-		message: "publication " + ident(p.cfg.Publication) + " does not contain " + p.table("messages") +
-			": no message reaches the relay, and from Postgres 18 on without an error",
-		remedy: "as the owner of publication and table; then restart the relay, which takes the messages that were " +
-			"written meanwhile from the table",
-		sql: script("alter publication "+ident(p.cfg.Publication)+" add table "+p.table("messages"), p.reconcile()),
-	}, nil
-}
-
 // reconcile is the statement that lets the next start of the relay look through
 // the table for messages that the WAL did not show.
 func (p *patient) reconcile() string {

@@ -1,0 +1,38 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+)
+
+// numbers looks whether new messages get numbers that have outcomes already, as
+// after TRUNCATE ... RESTART IDENTITY, or in a table that was swapped for another.
+// The relay would take them for messages that it has dealt with.
+func numbers(ctx context.Context, p *patient) (finding, error) {
+	var sequence string
+	var last, highest int64
+	err := p.conn.QueryRow(ctx, p.in(`
+		select coalesce(s.name, ''), coalesce(pg_sequence_last_value(s.name::regclass), 0), greatest(0,
+			(select max(message_id) from outbox.dispatched), (select max(message_id) from outbox.dead_letters),
+			(select max(message_id) from outbox.deferred))
+		from (select pg_get_serial_sequence($1, 'id') as name) s`), p.table("messages")).Scan(&sequence, &last, &highest)
+	switch {
+	case err != nil:
+		return finding{}, err
+	case sequence == "":
+		return skip("the numbers of " + p.table("messages") + " come from no sequence of its own"), nil
+	case last >= highest:
+		return pass(fmt.Sprintf("the last one is %d", last)), nil
+	}
+	return finding{
+		status: Fail, observed: fmt.Sprintf("the last one is %d, outcomes reach up to %d", last, highest),
+		message: fmt.Sprintf("numbers of messages begin again: up to %d there are outcomes of earlier messages, and the relay takes new ones for these",
+			highest),
+		remedy: "as the owner of the tables, while no relay runs: it finds the messages that it took for others at its next start",
+		sql: script(
+			fmt.Sprintf("select setval(%s, %d)", literal(sequence), highest),
+			p.in("delete from outbox.dispatched d using outbox.messages m where m.id = d.message_id and d.dispatched_at < m.created_at"),
+			p.in("delete from outbox.dead_letters d using outbox.messages m where m.id = d.message_id and d.died_at < m.created_at"),
+		),
+	}, nil
+}
