@@ -46,7 +46,9 @@
 // becomes live again without a gap.
 //
 // A message that the queue will never take becomes a dead letter, and its lane
-// goes on.
+// goes on. So does one whose request the process does not survive: after starts
+// that followed a death, messages go out one at a time and on record, until the
+// culprit is known or nothing happens.
 //
 // When the stream breaks, the session ends: requests in flight are cancelled,
 // everything in memory is dropped, and the stream is taken again, since another
