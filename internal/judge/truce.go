@@ -15,8 +15,8 @@ const (
 	quietTime = 15 * time.Second
 	// catchUpTime and catchUpRate bound how long that takes: a while, and a
 	// second for so many messages that wait.
-	catchUpTime = 60 * time.Second
-	catchUpRate = 30
+	catchUpTime = 30 * time.Second
+	catchUpRate = 300
 )
 
 // quietTimes lets everything but some queue be well now and then: bounds on time
