@@ -48,6 +48,8 @@ type GrantsConfig struct {
 	// role attribute, "rds" for the role that stands for it on Amazon RDS and
 	// Aurora.
 	Vendor string
+	// Poll leaves the right to replicate out: the relay polls the table.
+	Poll bool
 	// Part is [PartRoles] or [PartRights], or empty for both.
 	Part string
 }
@@ -114,11 +116,12 @@ func (c GrantsConfig) render(text string) string {
 	names := struct {
 		Schema, Database, Owner, Application, Relay, Monitoring, Vendor string
 
-		New []newRole
+		Poll bool
+		New  []newRole
 	}{
 		quote(c.Schema), quote(c.Database),
 		quoteOptional(c.Owner), quoteOptional(c.Application), quoteOptional(c.Relay), quoteOptional(c.Monitoring), c.Vendor,
-		c.roles(),
+		c.Poll, c.roles(),
 	}
 	var rendered strings.Builder
 	parsed := template.Must(template.New("grants").Funcs(template.FuncMap{"literal": literal}).Parse(text))

@@ -16,6 +16,9 @@ grant connect on database {{$.Database}} to {{.Role}};
 grant create on database {{$.Database}} to {{.}};
 {{- end}}
 {{- with .Relay}}
+{{- if $.Poll}}
+-- Optional: the relay names the sessions that hold messages back.
+{{- else}}
 -- The relay reads the WAL, which shows all tables of the databases that it may
 -- connect to. Without a line for "replication" in pg_hba.conf it cannot copy
 -- the whole server.
@@ -25,6 +28,7 @@ grant rds_replication to {{.}};
 alter role {{.}} replication;
 {{- end}}
 -- Optional: the relay names the sessions that keep a slot from being made.
+{{- end}}
 grant pg_read_all_stats to {{.}};
 {{- end}}
 {{- with .Monitoring}}

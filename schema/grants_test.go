@@ -344,6 +344,15 @@ func TestGrants_RDS(t *testing.T) {
 	}
 }
 
+// A relay that polls needs no right to replicate.
+func TestGrants_Poll(t *testing.T) {
+	t.Parallel()
+	sql := grants(t, schema.GrantsConfig{Schema: "outbox", Database: "app", Relay: "relay", Poll: true})
+	if strings.Contains(sql, "replication") || !strings.Contains(sql, "grant pg_read_all_stats") || !strings.Contains(sql, "on sequence") {
+		t.Errorf("got\n%s", sql)
+	}
+}
+
 // A role without a name does not appear; a part holds only its own statements.
 func TestGrants_PartsAndRoles(t *testing.T) {
 	t.Parallel()

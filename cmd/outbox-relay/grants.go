@@ -24,7 +24,8 @@ func newGrantsPrint(p *program) *cobra.Command {
 		Short: "Print the SQL that makes the roles and gives them their rights",
 		Long: "print writes the SQL for four roles: the owner applies migrations, the application writes\n" +
 			"messages, the relay publishes them, monitoring looks. An empty name leaves a role out; a role\n" +
-			"that exists is used as it is. Nothing is executed.",
+			"that exists is used as it is. With RELAY_MODE=poll the relay gets no right to replicate.\n" +
+			"Nothing is executed.",
 		Args: noArguments,
 	}
 	var g schema.GrantsConfig
@@ -45,7 +46,7 @@ func newGrantsPrint(p *program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		g.Schema = cfg.Schema
+		g.Schema, g.Poll = cfg.Schema, cfg.Polls()
 		if g.Database == "" {
 			g.Database = cfg.Database().Database
 		}
