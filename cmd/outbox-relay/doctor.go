@@ -7,6 +7,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
+	"github.com/outbox-relay/outbox-relay/relay/poll"
 )
 
 func newDoctor(p *program) *cobra.Command {
@@ -27,8 +28,12 @@ func newDoctor(p *program) *cobra.Command {
 		}
 		// A person without the API key can still look at the database.
 		_, queueErr := config.Load(ctx, p.environment(), config.Queue)
+		var poll *poll.Config
+		if cfg.Polls() {
+			poll = &cfg.Poll
+		}
 		report := doctor.Run(ctx, doctor.Config{
-			Schema: cfg.Schema, Slot: cfg.CDC.Slot, Publication: cfg.CDC.Publication,
+			Poll: poll, Schema: cfg.Schema, Slot: cfg.CDC.Slot, Publication: cfg.CDC.Publication,
 			Database: cfg.Database(), Replication: cfg.Replication(),
 			Queue: cfg.Infrai, QueueSettings: queueErr,
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/relay/poll"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
 
@@ -64,6 +65,8 @@ func exitCode(err error) int {
 		return exitSlotHeld
 	case is[*doctorError](err):
 		return exitDoctorFailed
+	case is[*poll.OperatorError](err):
+		return exitNeedsPerson
 	case is[*cdc.OperatorError](err), needsPerson(sqlState(err)):
 		return exitNeedsPerson
 	}

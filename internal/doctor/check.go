@@ -14,6 +14,9 @@ type check struct {
 	expected  string
 	// needs are checks without which this one says nothing.
 	needs []string
+	// wal and poll are for checks of one mode only: the first are skipped in
+	// poll mode, the others do not appear without it.
+	wal, poll bool
 	// run looks. An error means that it could not.
 	run func(context.Context, *patient) (finding, error)
 }
@@ -32,15 +35,15 @@ var checks = []check{
 	},
 	{
 		id: "D03", title: "WAL level", severity: Fail, expected: "logical",
-		needs: []string{"D01"}, run: walLevel,
+		needs: []string{"D01"}, run: walLevel, wal: true,
 	},
 	{
 		id: "D04", title: "Role may replicate", severity: Fail, expected: "a role with REPLICATION",
-		needs: []string{"D01"}, run: mayReplicate,
+		needs: []string{"D01"}, run: mayReplicate, wal: true,
 	},
 	{
 		id: "D06", title: "Replication connection", severity: Fail, expected: "a walsender of the database answers",
-		needs: []string{"D01"}, run: replicationOpens,
+		needs: []string{"D01"}, run: replicationOpens, wal: true,
 	},
 	{
 		id: "D28", title: "Grants of the relay", severity: Fail, expected: "every right that the relay uses",
@@ -56,11 +59,11 @@ var checks = []check{
 	},
 	{
 		id: "D21", title: "Publication", severity: Fail, expected: "publishes inserts, and nothing else",
-		needs: []string{"D01"}, run: publication,
+		needs: []string{"D01"}, run: publication, wal: true,
 	},
 	{
 		id: "D20", title: "Messages are published", severity: Fail, expected: "the table is in the publication, with all rows and columns",
-		needs: []string{"D21", "D31"}, run: membership,
+		needs: []string{"D21", "D31"}, run: membership, wal: true,
 	},
 	{
 		id: "D22", title: "Numbers of messages", severity: Fail, expected: "new ones are higher than those with outcomes",
@@ -68,11 +71,19 @@ var checks = []check{
 	},
 	{
 		id: "D09", title: "Slot", severity: Fail, expected: "a logical slot of pgoutput in this database",
-		needs: []string{"D02"}, run: slotKind,
+		needs: []string{"D02"}, run: slotKind, wal: true,
 	},
 	{
 		id: "D10", title: "Slot is usable", severity: Fail, expected: "its WAL is there",
-		needs: []string{"D09"}, run: slotUsable,
+		needs: []string{"D09"}, run: slotUsable, wal: true,
+	},
+	{
+		id: "D49", title: "Reading the table", severity: Fail, expected: "the primary with no pooler before it, numbers in their order",
+		needs: []string{"D31"}, run: readsTable, poll: true,
+	},
+	{
+		id: "D50", title: "Slot of before", severity: Warn, expected: "none: nobody reads its WAL",
+		needs: []string{"D01"}, run: slotOfBefore, poll: true,
 	},
 	{
 		id: "D48", title: "Queue", severity: Fail, expected: "reachable, key accepted, queues exist",
@@ -112,6 +123,9 @@ func (c *check) examine(ctx context.Context, p *patient, so *Report) Result {
 }
 
 func (c *check) finding(ctx context.Context, p *patient, so *Report) finding {
+	if c.wal && p.cfg.Poll != nil {
+		return skip("RELAY_MODE=poll needs no logical replication")
+	}
 	for _, id := range c.needs {
 		switch so.status(id) {
 		case Fail:

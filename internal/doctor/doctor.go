@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
+	"github.com/outbox-relay/outbox-relay/relay/poll"
 )
 
 // Config says where to look.
@@ -15,6 +16,8 @@ type Config struct {
 	// Database leads to the database as the relay's role, Replication is for
 	// the stream.
 	Database, Replication *pgx.ConnConfig
+	// Poll has the settings of poll mode; nil if the relay reads the WAL.
+	Poll *poll.Config
 	// Queue says where the queue is. QueueSettings is what is wrong with that;
 	// then the queue is not asked.
 	Queue         infrai.Config
@@ -27,6 +30,9 @@ func Run(ctx context.Context, cfg Config) *Report {
 	defer p.close()
 	report := &Report{SchemaVersion: 1}
 	for i := range checks {
+		if checks[i].poll && cfg.Poll == nil {
+			continue
+		}
 		report.add(checks[i].examine(ctx, p, report))
 	}
 	return report

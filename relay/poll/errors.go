@@ -84,8 +84,18 @@ func explainConnect(what string, err error) error {
 	case "42501":
 		return &OperatorError{text: text, err: err, hint: "let the role connect: grant connect on database <database> to <role>"}
 	}
-	return errors.New(text + ": " + pgtext.OneLine(err))
+	return &connectError{text, err}
 }
+
+// connectError is an error of connecting, on one line.
+type connectError struct {
+	text string
+	err  error
+}
+
+func (e *connectError) Error() string { return e.text + ": " + pgtext.OneLine(e.err) }
+
+func (e *connectError) Unwrap() error { return e.err }
 
 // explainLook gives what a person must cure in the schema its hint.
 func explainLook(err error) error {

@@ -60,6 +60,18 @@ func (s *Source) waitFor(err error) time.Duration {
 	return s.retries.next()
 }
 
+// Examine makes the checks that Open makes before it takes the lock, for those
+// who want to know without taking it.
+func (s *Source) Examine(ctx context.Context) error {
+	conn, err := s.connect(ctx, "for the lock", s.direct)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = s.examine(ctx, conn)
+	return err
+}
+
 // note writes one line for each change of the trouble, however long that lasts.
 func (s *Source) note(err error, wait time.Duration) {
 	if err.Error() == s.noted {
