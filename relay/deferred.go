@@ -60,6 +60,37 @@ func (s *store) reconcile(ctx context.Context, epoch int64) (found int64, err er
 	return found, nil
 }
 
+// visiblePatience bounds the wait of awaitVisible.
+const visiblePatience = 2 * time.Second
+
+// awaitVisible waits a little for the transactions that are open. One of them
+// may be in the WAL already, before the slot, and not yet visible: neither the
+// stream nor the table would show it. One that stays open for longer, most likely
+// commits behind the slot; if it does not, since it waits for a standby, the
+// sweep finds it.
+func (s *store) awaitVisible(ctx context.Context) error {
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		var snapshot string
+		if err := conn.QueryRow(ctx, `select pg_current_snapshot()::text`).Scan(&snapshot); err != nil {
+			return fmt.Errorf("read the open transactions: %w", err)
+		}
+		for deadline := time.Now().Add(visiblePatience); ; {
+			var open int
+			if err := conn.QueryRow(ctx, sqlOpenOf, snapshot).Scan(&open); err != nil {
+				return fmt.Errorf("look for open transactions: %w", err)
+			}
+			if open == 0 || time.Now().After(deadline) || !sleep(ctx, againPause) {
+				return ctx.Err()
+			}
+		}
+	})
+}
+
+// Transactions that were open in a snapshot and still are.
+const sqlOpenOf = `
+select count(*) from pg_snapshot_xip($1::text::pg_snapshot) as xid
+where not pg_visible_in_snapshot(xid, pg_current_snapshot())`
+
 // expectNewSlot makes it known that a slot is about to be made, whoever lives to
 // see it: the next session reconciles.
 func (r *Relay) expectNewSlot(ctx context.Context) error {

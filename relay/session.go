@@ -104,6 +104,9 @@ func (s *session) reconcile(ctx context.Context) error {
 	}
 	return s.relay.retry(ctx, func() error {
 		began := time.Now()
+		if err := s.relay.writing.awaitVisible(ctx); err != nil {
+			return err
+		}
 		found, err := s.relay.writing.reconcile(ctx, s.writer.epoch)
 		if err == nil {
 			s.log.Info("reconciled", zap.Int64(keyMessages, found), zap.Duration(keyElapsed, time.Since(began)))
