@@ -51,7 +51,8 @@ func TestOperators_TendDeadLetters(t *testing.T) {
 	for i := range rows {
 		rows[i] = row{lane: -1, generation: 1}
 	}
-	write(t, r, conn, append(rows, row{lane: -1})...)
+	write(t, r, conn, rows...)
+	write(t, r, conn, row{lane: -1})
 	exec(t, conn, `insert into outbox.dead_letters (message_id, attempts, reason) select id, 1, 'refused' from outbox.messages where key like 'sick%'`)
 	state := func() (s string) {
 		if err := conn.QueryRow(t.Context(), `select (select count(*) filter (where reason <> 'discarded') from outbox.dead_letters)
