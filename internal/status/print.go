@@ -41,6 +41,12 @@ func (r *Report) sentence() string {
 // streaming says whether a relay is at work.
 func (r *Report) streaming() string {
 	switch s := r.Slot; {
+	case r.Poll != nil && r.Relay != nil:
+		return fmt.Sprintf("%s is polling (epoch %d)", r.Relay.Holder, r.Relay.Epoch)
+	case r.Poll != nil:
+		return fmt.Sprintf("process %d is polling", r.Poll.PID)
+	case r.polls() && (s == nil || !s.Active):
+		return "no relay is polling"
 	case s == nil && r.Relay == nil:
 		return "no relay has run yet"
 	case s == nil:
@@ -83,10 +89,20 @@ func (r *Report) rows() [][2]string {
 			[2]string{"WAL until loss", s.untilLoss()},
 		)
 	}
+	if r.polls() {
+		rows = append(rows, [2]string{"lock", r.lock()})
+		if r.Slot == nil {
+			rows = rows[1:]
+		}
+	}
 	if relay := r.Relay; relay != nil {
 		rows = append(rows,
 			[2]string{"holder", relay.Holder + ", version " + relay.Version},
 			[2]string{"epoch", fmt.Sprint(relay.Epoch)},
+		)
+	}
+	if relay := r.Relay; relay != nil && !r.polls() {
+		rows = append(rows,
 			[2]string{"recorded", relay.ConfirmedLSN + ", " + age(r.At.Sub(relay.UpdatedAt).Seconds()) + " ago"},
 		)
 		if relay.SlotMoves > 0 {
@@ -98,6 +114,14 @@ func (r *Report) rows() [][2]string {
 		[2]string{"deferred", r.Deferred.number() + r.Deferred.age()},
 		[2]string{"dead letters", r.DeadLetters.number() + r.DeadLetters.age()},
 	)
+}
+
+// lock is who polls.
+func (r *Report) lock() string {
+	if r.Poll == nil {
+		return "not in use"
+	}
+	return fmt.Sprintf("in use by process %d", r.Poll.PID)
 }
 
 // user is who streams from the slot.

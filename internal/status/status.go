@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/relay/poll"
 )
 
 // Report is the state at one moment. Ages and sizes that are not known are nil.
@@ -29,6 +31,8 @@ type Report struct {
 	Held string `json:"held"`
 	// Slot is nil if there is none of that name.
 	Slot *Slot `json:"slot"`
+	// Poll is nil unless a relay polls the table.
+	Poll *Poll `json:"poll"`
 	// WithoutOutcome counts messages that are neither dispatched nor deferred
 	// nor dead letters, among the newest ones.
 	WithoutOutcome Count `json:"without_outcome"`
@@ -53,6 +57,11 @@ type Relay struct {
 	Timeline         int    `json:"timeline"`
 	// SlotMoves counts how often somebody else had moved the slot forward.
 	SlotMoves int `json:"slot_moves"`
+}
+
+// Poll is the lock of a relay that polls.
+type Poll struct {
+	PID int `json:"pid"`
 }
 
 // Slot is the row of pg_replication_slots.
@@ -118,6 +127,9 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 	if err := r.readSlot(ctx, tx); err != nil {
 		return err
 	}
+	if err := r.readPoll(ctx, tx); err != nil {
+		return err
+	}
 	for _, c := range []struct {
 		into *Count
 		sql  string
@@ -177,6 +189,21 @@ func (r *Report) readSlot(ctx context.Context, tx pgx.Tx) error {
 	}
 	r.Slot = &s
 	return err
+}
+
+func (r *Report) readPoll(ctx context.Context, tx pgx.Tx) error {
+	var p Poll
+	err := tx.QueryRow(ctx, poll.HolderSQL, r.slotName).Scan(&p.PID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	r.Poll = &p
+	return err
+}
+
+// polls reports whether the relay at work, or else the last one, polls.
+func (r *Report) polls() bool {
+	return r.Poll != nil || r.Relay != nil && r.Relay.ConfirmedLSN == poll.NoPosition
 }
 
 // Looks at the newest messages only, by the primary key: older ones without

@@ -207,3 +207,28 @@ func TestRead_AnotherCluster(t *testing.T) {
 	b.execute(t, `update outbox.relays set system_identifier = 4711 where slot = $1`, b.slot)
 	expectSummary(t, b.read(t), "dispatching is held", "another cluster", "instead of 4711")
 }
+
+// A relay that polls holds a lock instead of a slot.
+func TestRead_Poll(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.execute(t, `insert into outbox.relays (slot, epoch, holder, version, confirmed_lsn) values ($1, 3, 'db1:4711', 'v1.2.3', '0/0')`, b.slot)
+	report := b.read(t)
+	expectSummary(t, report, "no relay is polling")
+	if report.Poll != nil {
+		t.Errorf("the lock is held by %+v", report.Poll)
+	}
+	b.execute(t, `select pg_advisory_lock(hashtextextended($1, 0))`, b.slot)
+	report = b.read(t)
+	expectSummary(t, report, "db1:4711 is polling (epoch 3), no message without outcome")
+	if pid := int(b.conn.PgConn().PID()); report.Poll == nil || report.Poll.PID != pid {
+		t.Errorf("the lock is held by %+v, want %d", report.Poll, pid)
+	}
+	var text strings.Builder
+	if err := report.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if got := text.String(); !strings.Contains(got, "lock ") || strings.Contains(got, "slot") || strings.Contains(got, "recorded") {
+		t.Errorf("got\n%s", got)
+	}
+}
