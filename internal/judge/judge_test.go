@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find()
 var brisk = map[string]string{
 	"RELAY_RETRY_MIN": "10ms", "RELAY_RETRY_MAX": "100ms", "RELAY_PROBE_MIN": "20ms", "RELAY_PROBE_MAX": "200ms",
 	"RELAY_DEFER_AFTER": "200ms", "RELAY_OVERFLOW_AFTER": "400ms", "RELAY_DEFER_MIN": "50ms", "RELAY_DEFER_MAX": "300ms",
-	"INFRAI_REQUEST_TIMEOUT": "1s", "RELAY_WINDOW_MESSAGES": "500", "RELAY_MAX_IN_FLIGHT_PER_QUEUE": "16",
+	"INFRAI_REQUEST_TIMEOUT": "1s", "INFRAI_IDLE_TIMEOUT": "5s", "RELAY_WINDOW_MESSAGES": "500", "RELAY_MAX_IN_FLIGHT_PER_QUEUE": "16",
 	"RELAY_STATUS_INTERVAL": "1s", "RELAY_SILENCE_TIMEOUT": "3s", "RELAY_WAL_SENDER_TIMEOUT": "3s", "RELAY_LEASE_INTERVAL": "500ms",
 	"RELAY_TRUST_WINDOW": "2s", "RELAY_RECONNECT_MAX": "2s", "RELAY_SWEEP_INTERVAL": "5s", "RELAY_SHUTDOWN_PAUSE": "500ms", "RELAY_STANDBY_INTERVAL": "100ms",
 	"RELAY_MAX_ATTEMPTS": "12",
@@ -37,7 +37,7 @@ var brisk = map[string]string{
 
 // usual are the defaults, except for waits that would be longer than the test.
 var usual = map[string]string{
-	"RELAY_DEFER_MAX": "10s", "RELAY_RECONNECT_MAX": "5s", "INFRAI_REQUEST_TIMEOUT": "2s", "RELAY_MAX_ATTEMPTS": "12",
+	"RELAY_DEFER_MAX": "10s", "RELAY_RECONNECT_MAX": "5s", "INFRAI_REQUEST_TIMEOUT": "2s", "INFRAI_IDLE_TIMEOUT": "5s", "RELAY_MAX_ATTEMPTS": "12",
 }
 
 // raceScale is how much longer everything may take with the race detector.
@@ -76,7 +76,7 @@ func TestSoak(t *testing.T) {
 	} else {
 		cfg.Scale = raceScale
 	}
-	cluster := pgtest.New(t)
+	cluster := pgtest.New(t, pgtest.Options{Settings: judge.Settings})
 	report, err := judge.Run(t.Context(), cluster, cluster.Migrated(t), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -72,8 +72,10 @@ func (l *ledger) judgeMarks(wanted []markWanted, marked map[string]time.Time, no
 	}
 }
 
+// sqlMarked needs track_commit_timestamp: dispatched_at is when the transaction
+// began.
 const sqlMarked = `
-select m.key, d.dispatched_at from outbox.messages m join outbox.dispatched d on d.message_id = m.id
+select m.key, pg_xact_commit_timestamp(d.xmin) from outbox.messages m join outbox.dispatched d on d.message_id = m.id
 where m.key = any ($1::text[])`
 
 // marksOf says when keys were marked, for those that were.
@@ -84,9 +86,11 @@ func marksOf(ctx context.Context, conn *pgx.Conn, keys []string) (map[string]tim
 		return nil, err
 	}
 	var key string
-	var at time.Time
+	var at *time.Time // null of a frozen row
 	_, err = pgx.ForEachRow(rows, []any{&key, &at}, func() error {
-		marked[key] = at
+		if marked[key] = time.Now(); at != nil {
+			marked[key] = *at
+		}
 		return nil
 	})
 	return marked, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -14,9 +15,14 @@ import (
 // rig is a run without relays, on a migrated database.
 func rig(t *testing.T) (*run, *pgx.Conn) {
 	t.Helper()
+	return rigAt(t, pgtest.Migrated(t))
+}
+
+func rigAt(t *testing.T, url string) (*run, *pgx.Conn) {
+	t.Helper()
 	r := newRun(nil, Config{Writers: 1, Lanes: 1, Scale: 1, Seed: 1, Note: func(line string) { t.Log(line) }})
 	t.Cleanup(r.queue.Close)
-	r.url = pgtest.Migrated(t)
+	r.url = url
 	conn, err := pgx.Connect(t.Context(), r.url)
 	if err != nil {
 		t.Fatal(err)
@@ -115,12 +121,17 @@ func TestWriter_Withdraws(t *testing.T) {
 // Marks are looked up in the tables.
 func TestRun_WatchesMarks(t *testing.T) {
 	t.Parallel()
-	r, conn := rig(t)
+	cluster := pgtest.New(t, pgtest.Options{Settings: Settings})
+	r, conn := rigAt(t, cluster.Migrated(t))
 	write(t, r, conn, row{lane: -1, delay: -1, priority: -1}, row{lane: -1, delay: -1, priority: -1})
 	exec(t, conn, `insert into outbox.dispatched (message_id, attempts) select id, 1 from outbox.messages where key = 'w0-0'`)
 	r.report.begun = r.report.begun.Add(-markPatient * 10) // long ago
 	r.ledger.saw(at(r.ledger, 1000, request("w0-0", 1)))
 	r.ledger.saw(at(r.ledger, 1000, request("w0-1", 2)))
+	marked, err := marksOf(t.Context(), conn, []string{"w0-0", "w0-1"})
+	if err != nil || len(marked) != 1 || time.Since(marked["w0-0"]).Abs() > time.Minute {
+		t.Errorf("marked are %v, %v", marked, err)
+	}
 	if err := r.watchMarks(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,12 @@ func (r *run) activePlace(ctx context.Context) (place int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
+	return r.placeOf(holder)
+}
+
+// placeOf is the place of a relay by its name in the table, which ends with its
+// process id.
+func (r *run) placeOf(holder string) (place int, ok bool) {
 	pid, err := strconv.Atoi(holder[strings.LastIndexByte(holder, ':')+1:])
 	for place := range r.relays.running {
 		if err == nil && r.relays.at(place).PID() == pid {

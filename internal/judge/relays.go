@@ -87,7 +87,7 @@ func (s *relays) bury(place int, p *relaybin.Process) {
 	s.mu.Lock()
 	growth := s.growths[place]
 	s.mu.Unlock()
-	if wrong := growth.judge(s.limits); wrong != "" {
+	if wrong := growth.judge(); s.limits && wrong != "" {
 		s.report.violate("growth", "pid %d: %s", p.PID(), wrong)
 	}
 	text := p.Log().Text()
@@ -96,6 +96,13 @@ func (s *relays) bury(place int, p *relaybin.Process) {
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		s.report.violate("judge", "%v", err)
 	}
+}
+
+// took notes that the process of a place has the slot.
+func (s *relays) took(place int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.growths[place].begin()
 }
 
 // measure notes the memory and the descriptors of the relays that run.

@@ -28,8 +28,8 @@ const (
 	aroundAnswer = 500
 	// aroundTimeout is longer than the time limit of requests in all runs.
 	aroundTimeout = 2500
-	// markDelay is how long the mark of an answer may take when nothing is wrong.
-	markDelay = 1500 * time.Millisecond
+	// markDelay is how long after its commit a mark may not be seen by everybody.
+	markDelay = 300 * time.Millisecond
 )
 
 // explainRepeats finds the cause of each repeat. marked says when a key was

@@ -42,6 +42,9 @@ type Config struct {
 	Note func(string)
 }
 
+// Settings are what the judge needs of the server.
+var Settings = map[string]string{"track_commit_timestamp": "on"}
+
 const (
 	applicationName = "judge"
 	slot            = "judged"
@@ -76,8 +79,9 @@ type run struct {
 	calmDown func() // ends the unrest of single requests
 }
 
-// Run judges the relay on a migrated database of a cluster of its own. An error
-// means that it could not; what it found is in the report.
+// Run judges the relay on a migrated database of a cluster of its own, which has
+// the settings of [Settings]. An error means that it could not; what it found is
+// in the report.
 func Run(ctx context.Context, cluster *pgtest.Cluster, database string, cfg Config) (*Report, error) {
 	r := newRun(cluster, cfg)
 	server := httptest.NewServer(r.queue)
@@ -213,6 +217,7 @@ func (r *run) killAll() {
 
 // stopAll ends the relays in good order, and judges what they took.
 func (r *run) stopAll(ctx context.Context) {
+	r.relays.idle(ctx, r.scaled(idlePatience))
 	for place := range r.relays.running {
 		r.relays.stop(ctx, place)
 	}

@@ -53,16 +53,26 @@ func (w *watcher) lookAtSlot(ctx context.Context, conn *pgx.Conn) error {
 	raise(report, &report.MaxRetained, s.retained)
 	raise(report, &report.MaxDeferred, s.deferred)
 	raise(report, &report.Sessions, s.epoch)
-	if s.holder != w.holder && w.holder != "" {
-		report.count(&report.Takeovers)
+	if s.holder != w.holder {
+		w.handOver(&s)
 	}
-	w.holder = s.holder
 	w.judgeSlot(now, &s)
 	w.samples = append(w.samples, sample{now, s.end})
 	for len(w.samples) > 0 && w.samples[0].at < now-milliseconds(sampleAge) {
 		w.samples = w.samples[1:]
 	}
 	return nil
+}
+
+// handOver notes that the slot changed hands.
+func (w *watcher) handOver(s *sight) {
+	if w.holder != "" {
+		w.run.report.count(&w.run.report.Takeovers)
+	}
+	w.holder = s.holder
+	if place, ok := w.run.placeOf(s.holder); ok {
+		w.run.relays.took(place)
+	}
 }
 
 // judgeSlot wants the slot close to the end of the WAL once Postgres has been
