@@ -20,6 +20,8 @@ var (
 	ErrPrivilege = errors.New("missing privilege")
 	// ErrPooler: a connection pooler stands where the server should be.
 	ErrPooler = errors.New("connection pooler in the way")
+	// ErrTrust: one side does not trust the certificate of the other.
+	ErrTrust = errors.New("no trust between relay and server")
 	// ErrTable: the table of messages is missing or cannot be replicated.
 	ErrTable = errors.New("table not fit for replication")
 	// ErrPublication: the publication is missing or does not publish what is
@@ -220,6 +222,10 @@ func explainConnect(what string, err error) error {
 	err = &connectError{what, err}
 	operator := func(kind error, hint string) error {
 		return &OperatorError{kind: kind, text: kind.Error(), hint: hint, err: err}
+	}
+	if pgtext.Distrust(err) {
+		return operator(ErrTrust, "sslrootcert must hold the authority of the server's certificate, and the host must be a name in it; "+
+			"behind something that ends TLS before the server only channel_binding=disable works")
 	}
 	switch sqlState(err) {
 	case codePrivilege:

@@ -101,7 +101,7 @@ func (w *watch) reconnect(ctx context.Context) error {
 	}
 	conn, err := w.connect(ctx, "for checks", w.direct)
 	w.refused = nil
-	if errors.Is(err, ErrPrivilege) {
+	if errors.Is(err, ErrPrivilege) || errors.Is(err, ErrTrust) {
 		w.refused, w.until = err, time.Now().Add(refusalPause)
 		w.setProblem(err)
 	}

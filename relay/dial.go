@@ -111,7 +111,7 @@ func (d *dialer) learn(pooler bool, err error) {
 	}
 	if d.refused == nil {
 		d.log.Error("database refuses the relay's role, will be tried again", zap.Error(err),
-			zap.String(keyHint, "check the role's password and pg_hba.conf; a password file is read again at every attempt"),
+			zap.String(keyHint, "check the role's password, pg_hba.conf and the certificates; a password file is read again at every attempt"),
 			zap.Duration(keyWait, refusalPause))
 	}
 	d.refused, d.until = err, time.Now().Add(refusalPause)
@@ -150,10 +150,11 @@ func namesAnother(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return err == nil && pid != conn.PgConn().PID(), err
 }
 
-// isRefusal reports whether the server refused the role or its password.
+// isRefusal reports whether the server refused the role or its password, or one
+// side does not trust the other's certificate.
 func isRefusal(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pgErr.Code == "28P01" || pgErr.Code == "28000")
+	return ok && (pgErr.Code == "28P01" || pgErr.Code == "28000") || pgtext.Distrust(err)
 }
 
 // connectError is an error of connecting, on one line.

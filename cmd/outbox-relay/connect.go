@@ -56,7 +56,7 @@ func (e *connectError) Hint() string {
 func passes(err error) bool {
 	code := sqlState(err)
 	if code == "" {
-		return is[*connectError](err)
+		return is[*connectError](err) && !pgtext.Distrust(err)
 	}
 	switch code[:2] {
 	case "08", "53", "57", "58": // connection, resources, intervention, system

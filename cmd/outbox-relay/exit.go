@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
@@ -38,7 +39,7 @@ var exitCodes = []struct {
 	{exitSlotHeld, "another relay holds the slot (one-shot verbs; `run` waits)"},
 	{exitSlotLost, "the slot is missing, lost or not ours"},
 	{exitDoctorFailed, "doctor found problems"},
-	{exitNeedsPerson, "a person is needed: settings of the server, rights, publication or tables"},
+	{exitNeedsPerson, "a person is needed: settings of the server, rights, certificates, publication or tables"},
 }
 
 func exitCodeHelp() string {
@@ -67,7 +68,7 @@ func exitCode(err error) int {
 		return exitDoctorFailed
 	case is[*poll.OperatorError](err):
 		return exitNeedsPerson
-	case is[*cdc.OperatorError](err), needsPerson(sqlState(err)):
+	case is[*cdc.OperatorError](err), needsPerson(sqlState(err)), pgtext.Distrust(err):
 		return exitNeedsPerson
 	}
 	return exitUnexpected
