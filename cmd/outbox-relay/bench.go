@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"os"
 	"strings"
 	"time"
 
@@ -41,12 +43,82 @@ func newBench(p *program) *cobra.Command {
 		}
 		return report.Print(p.out)
 	}
-	cmd.AddCommand(newBenchSink(p), newBenchEmulator(p))
+	cmd.AddCommand(newBenchOutage(p), newBenchSink(p), newBenchEmulator(p), newBenchQueue(p))
 	return cmd
 }
 
-// newBenchSink and newBenchEmulator serve what bench measures against, as
-// processes of their own.
+func newBenchOutage(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "outage",
+		Short: "Let a queue die and come back while messages keep coming",
+		Long: "outage starts a throwaway Postgres, a queue and a relay on this machine, commits messages at a fixed\n" +
+			"rate, and lets the queue die: the first half of the time it answers 503, in the second it refuses\n" +
+			"connections. Every second it looks at the WAL that the slot keeps, the deferred messages, the speed\n" +
+			"and the memory of the relay. Then the queue comes back, and the drain is held against the speed of\n" +
+			"the live path in the same run.\n\n" +
+			"It fails if a message was lost, invented or out of order; with --strict if any budget was missed.",
+		Args: noArguments,
+	}
+	cfg := bench.OutageConfig{Progress: p.err}
+	cmd.Flags().DurationVar(&cfg.Down, "down", 10*time.Minute, "how long the queue is down")
+	cmd.Flags().IntVar(&cfg.Rate, "rate", 1000, "messages a second, one in a transaction")
+	cmd.Flags().IntVar(&cfg.SideRate, "side-rate", 100, "the same for a second queue, which stays up")
+	cmd.Flags().IntVar(&cfg.Keys, "keys", 100, "ordering keys, which every second message has")
+	cmd.Flags().IntVar(&cfg.Payload, "payload", 400, "bytes of a payload")
+	cmd.Flags().IntVar(&cfg.Burst, "burst", 60_000, "messages from which the speed of the live path is measured")
+	cmd.Flags().DurationVar(&cfg.Steady, "steady", 20*time.Second, "how long life before and after is watched")
+	cmd.Flags().Float64Var(&cfg.LeastDrain, "least-drain", 0.7, "budget: the drain as a part of the live path's speed")
+	cmd.Flags().StringVar(&cfg.PostgresVersion, "postgres", "", "major version of Postgres; any without it")
+	chart := cmd.Flags().String("chart", "", "write the course of the run into this file, as Markdown")
+	log := cmd.Flags().String("relay-log", "", "write the relay's log into this file")
+	strict := cmd.Flags().Bool("strict", false, "fail if any budget was missed")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cfg.Validate(); err != nil {
+			return &usageError{cmd.CommandPath(), err.Error()}
+		}
+		if *log != "" {
+			file, err := os.Create(*log)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = file.Close() }() // for people, while they look
+			cfg.RelayLog = file
+		}
+		report, err := bench.RunOutage(cmd.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		if err := p.showOutage(report, *chart, *asJSON); err != nil {
+			return err
+		}
+		if *strict {
+			return report.Missed()
+		}
+		return report.Broken()
+	}
+	return cmd
+}
+
+// showOutage prints the report and writes its chart.
+func (p *program) showOutage(report *bench.OutageReport, chart string, asJSON bool) error {
+	if chart != "" {
+		var text bytes.Buffer
+		if err := report.Chart(&text); err != nil {
+			return err
+		}
+		if err := os.WriteFile(chart, text.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return p.printJSON(report)
+	}
+	return report.Print(p.out)
+}
+
+// newBenchSink, newBenchEmulator and newBenchQueue serve what bench measures
+// against, as processes of their own.
 func newBenchSink(p *program) *cobra.Command {
 	cmd := &cobra.Command{Use: "sink", Hidden: true, Args: noArguments}
 	delay := cmd.Flags().Duration("delay", 0, "how long each request takes")
@@ -62,5 +134,12 @@ func newBenchEmulator(p *program) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return bench.ServeEmulator(cmd.Context(), zap.NewNop(), p.out)
 		},
+	}
+}
+
+func newBenchQueue(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use: "queue", Hidden: true, Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return bench.ServeQueue(cmd.Context(), p.out) },
 	}
 }

@@ -79,6 +79,7 @@ var measurements = []measurement{
 	{"latency", measureLatency},
 	{"marks", measureMarks},
 	{"memory", measureMemory},
+	{"poison", measurePoison},
 }
 
 // Names are the names of the measurements, in the order in which they run.

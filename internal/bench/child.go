@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -20,13 +21,23 @@ type child struct {
 // startChild starts this program with arguments and, with wantLine, waits for
 // its first line.
 func startChild(ctx context.Context, env map[string]string, wantLine bool, args ...string) (*child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+	return startProgram(ctx, "", env, nil, wantLine, args...)
+}
+
+// startProgram is startChild for any program; an empty one is this. What it
+// writes to its standard error goes to log, if that is not nil.
+func startProgram(ctx context.Context, program string, env map[string]string, log io.Writer, wantLine bool, args ...string) (*child, error) {
+	if program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		program = self
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	command := exec.CommandContext(ctx, self, args...)
+	command := exec.CommandContext(ctx, program, args...)
 	command.Env = os.Environ()
+	command.Stderr = log
 	for name, value := range env {
 		command.Env = append(command.Env, name+"="+value)
 	}

@@ -3,9 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -126,17 +123,8 @@ func (r *rig) peak(ctx context.Context, url string) (mib float64, err error) {
 	return mib, err
 }
 
-// residentPeak reads VmHWM of proc_pid_status(5), in MiB.
+// residentPeak is the most memory that a process ever had resident, in MiB.
 func residentPeak(pid int) (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-			return kib / 1024, err
-		}
-	}
-	return 0, fmt.Errorf("no VmHWM in /proc/%d/status", pid)
+	bytes, err := residentBytes(pid, "VmHWM")
+	return mebibytes(bytes), err
 }

@@ -33,14 +33,25 @@ type rig struct {
 
 const baseSlot = "bench_base"
 
+// newRig starts a server that does nothing by itself while something is
+// measured.
 func newRig(ctx context.Context, cfg Config) (*rig, error) {
+	return startRig(ctx, cfg, map[string]string{
+		"max_wal_size": "8GB", "checkpoint_timeout": "30min", "autovacuum": "off",
+	})
+}
+
+// startRig starts a server with settings beside those that all measurements
+// have in common.
+func startRig(ctx context.Context, cfg Config, settings map[string]string) (*rig, error) {
 	r := &rig{cfg: cfg}
 	r.say("starting a throwaway Postgres")
-	cluster, err := pgtest.Start(ctx, pgtest.Options{Version: cfg.PostgresVersion, Settings: map[string]string{
-		"fsync": "on", "synchronous_commit": "on", "shared_buffers": "256MB", "max_wal_size": "8GB",
-		"checkpoint_timeout": "30min", "logical_decoding_work_mem": "64MB", "wal_sender_timeout": "60s",
-		"log_replication_commands": "off", "autovacuum": "off",
-	}})
+	all := map[string]string{
+		"fsync": "on", "synchronous_commit": "on", "shared_buffers": "256MB", "logical_decoding_work_mem": "64MB",
+		"wal_sender_timeout": "60s", "log_replication_commands": "off",
+	}
+	maps.Copy(all, settings)
+	cluster, err := pgtest.Start(ctx, pgtest.Options{Version: cfg.PostgresVersion, Settings: all})
 	if err != nil {
 		return nil, err
 	}
