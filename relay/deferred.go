@@ -119,7 +119,11 @@ func (s *store) deferred(ctx context.Context, j job) (chunk []deferredRow, err e
 func (s *store) query(ctx context.Context, conn *pgx.Conn, j job) (pgx.Rows, error) {
 	switch h := j.hold; {
 	case h == nil:
-		return conn.Query(ctx, s.sql.due, j.heldQueues, j.limit)
+		after := pgtype.Timestamptz{Time: j.afterTime, Valid: true}
+		if j.afterTime.IsZero() {
+			after.InfinityModifier = pgtype.NegativeInfinity
+		}
+		return conn.Query(ctx, s.sql.due, j.heldQueues, after, j.after, j.limit)
 	case h.lane == nil:
 		return conn.Query(ctx, s.sql.queueChunk, h.queue.name, j.after, j.limit)
 	case h.lane.key.orderingKey == wholeQueue:

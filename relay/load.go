@@ -10,11 +10,17 @@ import (
 // How rows of the table deferred come back into memory. One goroutine asks the
 // router what to load, reads it, and gives it to the router; one load at a time.
 
+// chunks are the numbers of rows that are read at once.
+type chunks struct {
+	queue int // of a queue
+	lane  int // of a lane
+	probe int // of a queue that may not be back yet
+	due   int // rows whose time has come
+}
+
+var wholeChunks = chunks{queue: 1000, lane: 100, probe: 20, due: 500}
+
 const (
-	queueChunk = 1000 // rows of a queue that are read at once
-	laneChunk  = 100  // of a lane
-	probeChunk = 20   // of a queue that may not be back yet
-	dueChunk   = 500  // rows whose time has come
 	// duePoll is how often rows are looked for whose time has come: also those
 	// that somebody else put there.
 	duePoll = time.Second
@@ -26,10 +32,19 @@ const (
 type job struct {
 	hold       *hold // nil: rows whose time has come
 	generation int
-	after      int64
+	after      int64     // position of the last row that was read
+	afterTime  time.Time // for rows whose time has come: of that row; zero at the beginning
 	limit      int
 	final      bool     // no deferral of the scope was on its way when the job was made
 	heldQueues []string // for rows whose time has come: these wait for their queue
+}
+
+// dueCursor is how far a look at the rows has come whose time has come: after a
+// full chunk the next one follows it at once.
+type dueCursor struct {
+	more      bool
+	notBefore time.Time
+	position  int64
 }
 
 // nextJob returns what to load now, if there is something.
@@ -51,10 +66,10 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 			}, true
 		}
 	}
-	if !poll {
+	if !poll && !r.due.more {
 		return job{}, false
 	}
-	j := job{limit: dueChunk, heldQueues: []string{}}
+	j := job{after: r.due.position, afterTime: r.due.notBefore, limit: r.chunks.due, heldQueues: []string{}}
 	for name, q := range r.queues {
 		if q.hold != nil || !r.sendable(now, q) {
 			j.heldQueues = append(j.heldQueues, name)
@@ -102,11 +117,11 @@ func (r *router) wantsMore(now time.Time, h *hold) bool {
 func (r *router) chunkOf(h *hold) int {
 	switch {
 	case r.endpoint.closed || h.queue.gate.closed:
-		return probeChunk
+		return r.chunks.probe
 	case h.lane != nil:
-		return laneChunk
+		return r.chunks.lane
 	}
-	return queueChunk
+	return r.chunks.queue
 }
 
 // loaded takes in what a job has read. It reports whether it met a row that has
@@ -118,6 +133,11 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow) (again bool) {
 	if j.hold == nil {
 		for i := range rows {
 			r.takeDue(now, &rows[i])
+		}
+		r.due = dueCursor{}
+		if n := len(rows); n == j.limit {
+			last := &rows[n-1]
+			r.due = dueCursor{more: true, notBefore: last.notBefore, position: last.position}
 		}
 		return false
 	}

@@ -48,6 +48,7 @@ func newWorld(t *rapid.T, cfg Config) *world {
 		w.note("emit %d of %s/%s: state %d %s", o.row().ID, o.row().Queue, o.row().OrderingKey, o.state, o.reason)
 		w.written = append(w.written, o)
 	})
+	w.chunks = chunks{queue: 4, lane: 2, probe: 2, due: 2} // small, so that there are many
 	return w
 }
 
@@ -245,7 +246,8 @@ func (w *world) query(j job) []tableRow {
 		var match bool
 		switch h := j.hold; {
 		case h == nil:
-			match = !row.notBefore.IsZero() && !row.notBefore.After(w.now) && !slices.Contains(j.heldQueues, row.queue)
+			match = !row.notBefore.IsZero() && !row.notBefore.After(w.now) && !slices.Contains(j.heldQueues, row.queue) &&
+				(row.notBefore.After(j.afterTime) || row.notBefore.Equal(j.afterTime) && row.position > j.after)
 		case h.lane == nil:
 			match = row.queue == h.queue.name && row.position > j.after && row.reason != reasonScheduled
 		case h.lane.key.orderingKey == wholeQueue:
@@ -257,7 +259,12 @@ func (w *world) query(j job) []tableRow {
 			rows = append(rows, row)
 		}
 	}
-	slices.SortFunc(rows, func(a, b tableRow) int { return cmp.Compare(a.position, b.position) })
+	slices.SortFunc(rows, func(a, b tableRow) int {
+		if j.hold == nil {
+			return cmp.Or(a.notBefore.Compare(b.notBefore), cmp.Compare(a.position, b.position))
+		}
+		return cmp.Compare(a.position, b.position)
+	})
 	return rows[:min(len(rows), j.limit)]
 }
 

@@ -15,9 +15,10 @@ import (
 // come to it: they take a message, publish it, and bring it back with what
 // happened.
 type router struct {
-	cfg  Config
-	log  *zap.Logger
-	emit func(*outcome) // hands an outcome to the writer; called under the lock, so that outcomes keep their order
+	cfg    Config
+	chunks chunks
+	log    *zap.Logger
+	emit   func(*outcome) // hands an outcome to the writer; called under the lock, so that outcomes keep their order
 
 	mu        sync.Mutex
 	endpoint  gate
@@ -38,7 +39,8 @@ type router struct {
 	gone     map[int64]bool     // messages that left the table since the last chunk was asked for
 	changed  map[int64]bool     // rows of the table that changed since then
 	draining map[*hold]bool     // holds that want the next rows
-	parked   map[*hold]bool     // lanes that were draining when their queue was held
+	due      dueCursor
+	parked   map[*hold]bool // lanes that were draining when their queue was held
 
 	room  chan struct{} // capacity 1: the window has shrunk
 	alarm chan struct{} // capacity 1: something became due earlier
@@ -48,6 +50,7 @@ type router struct {
 func newRouter(cfg Config, log *zap.Logger, emit func(*outcome)) *router {
 	return &router{
 		cfg:      cfg,
+		chunks:   wholeChunks,
 		log:      log,
 		emit:     emit,
 		queues:   map[string]*queue{},

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -359,4 +360,47 @@ func TestRouter_WindowCountsMessagesAndBytes(t *testing.T) {
 	if !r.full() {
 		t.Error("ten bytes of ten are not full")
 	}
+}
+
+// A held lane that has nothing in memory costs a few hundred bytes, however many
+// of its messages wait in the table.
+func TestRouter_MemoryOfHeldLanes(t *testing.T) {
+	const lanes = 100_000
+	cfg := testConfig()
+	cfg.WindowMessages, cfg.WindowBytes, cfg.DeferAfter = 10, 1<<20, 0
+	r := newRig(cfg)
+	before := heapInUse()
+	for i := range lanes {
+		r.put("q", fmt.Sprintf("customer-%08d", i))
+		r.endDurably(r.takeOne(), failed(Conflict))
+		for range 2 { // these wait behind it
+			r.put("q", fmt.Sprintf("customer-%08d", i))
+			r.durable()
+		}
+	}
+	each := (heapInUse() - before) / lanes
+	t.Logf("%d bytes for each held lane", each)
+	if len(r.lanes) != lanes || r.messages != 0 || each > 400 {
+		t.Errorf("%d lanes, %d messages in memory, %d bytes for each lane, want %d, 0 and at most 400", len(r.lanes), r.messages, each, lanes)
+	}
+}
+
+// heapInUse is the memory in use.
+func heapInUse() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// durable makes everything durable that was emitted.
+func (r *rig) durable() {
+	r.resolved(r.emitted)
+	r.emitted = nil
+}
+
+// endDurably brings a message back, and makes what comes of it durable.
+func (r *rig) endDurably(m *message, failure *PublishError) {
+	r.end(m, failure)
+	r.durable()
 }

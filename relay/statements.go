@@ -207,7 +207,8 @@ const sqlOfQueue = `where d.queue = $1 and d.position > $2 and d.reason <> 'sche
 const sqlOfLane = `where d.queue = $1 and d.ordering_key = $2 and d.position > $3 order by d.position limit $4`
 
 // Index deferred_not_before.
-const sqlOfDue = `where d.not_before <= now() and d.queue <> all ($1::text[]) order by d.not_before, d.position limit $2`
+const sqlOfDue = `where d.not_before <= now() and d.queue <> all ($1::text[])
+	and (d.not_before, d.position) > ($2::timestamptz, $3::bigint) order by d.not_before, d.position limit $4`
 
 const sqlSettings = `
 select queue, paused, coalesce(max_in_flight, 0), coalesce(max_attempts, 0), coalesce(rate_per_second, 0),

@@ -91,7 +91,7 @@ create table {{.Schema}}.deferred (
 );
 create index deferred_lane on {{.Schema}}.deferred (queue, ordering_key, position);
 create index deferred_queue on {{.Schema}}.deferred (queue, position);
-create index deferred_not_before on {{.Schema}}.deferred (not_before) where not_before is not null;
+create index deferred_not_before on {{.Schema}}.deferred (not_before, position) where not_before is not null;
 
 -- Set aside; needs a person.
 create table {{.Schema}}.dead_letters (
