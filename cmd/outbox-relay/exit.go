@@ -60,7 +60,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case is[*schema.VersionError](err):
 		return exitSchema
-	case errors.Is(err, cdc.ErrSlotLost), errors.Is(err, cdc.ErrSlotForeign):
+	case errors.Is(err, cdc.ErrSlotLost), errors.Is(err, cdc.ErrSlotForeign), is[*slotError](err):
 		return exitSlotLost
 	case errors.Is(err, cdc.ErrSlotHeld):
 		return exitSlotHeld

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
@@ -53,7 +55,33 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 		}
 		return err
 	}
+	tellUnusedSlots(ctx, cfg, log)
 	return relay.New(cfg.Relay, cfg.Database(), newSource(cfg, log), publisher, log).Run(ctx)
+}
+
+// tellUnusedSlots points out slots that relays of this outbox used before,
+// mostly under an earlier name: nobody reads them, and they keep WAL until
+// somebody drops them.
+func tellUnusedSlots(ctx context.Context, cfg *config.Config, log *zap.Logger) {
+	ours := cfg.CDC.Slot
+	if cfg.Polls() {
+		ours = "" // no slot is in use
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*cfg.CDC.ConnectTimeout) // to connect, and to ask
+	defer cancel()
+	var unused []status.UnusedSlot
+	err := withConnection(ctx, cfg, func(conn *pgx.Conn) (err error) {
+		unused, err = status.EarlierSlots(ctx, conn, cfg.Schema, ours)
+		return err
+	})
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		log.Warn("cannot look for slots that are not in use", zap.Error(err))
+	}
+	for i := range unused {
+		log.Warn("slot that no relay uses any more keeps WAL",
+			zap.String("unused_slot", unused[i].Name), zap.String("retained", unused[i].Retained()),
+			zap.Timep("last_used", unused[i].LastUsed), zap.String("sql", unused[i].Drop()))
+	}
 }
 
 // newSource is where messages are read.

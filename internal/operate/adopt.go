@@ -44,17 +44,6 @@ select coalesce(r.system_identifier::text, ''), coalesce(r.timeline, 0), h.syste
 	coalesce(r.adopted_at is not null and r.system_identifier = h.system and r.timeline = h.timeline, false)
 from (select ` + here + `) h left join outbox.relays r on r.slot = $1`
 
-// Reads the primary key of the messages next to those of the outcomes.
-const sqlWithoutOutcome = `
-select count(*) from (
-	select from outbox.message_status m
-	where not exists (select from outbox.dispatched d where d.message_id = m.message_id)
-		and not exists (select from outbox.dead_letters d where d.message_id = m.message_id)
-		and not exists (select from outbox.deferred d where d.message_id = m.message_id)
-	limit $1) m`
-
-const sqlCountAllDeferred = `select count(*) from (select from outbox.deferred limit $1) d`
-
 // Adoption looks at what an adoption would change, and changes nothing. A
 // standby cannot be adopted.
 func (o *Operator) Adoption(ctx context.Context, slot string) (*Adoption, error) {
@@ -64,15 +53,8 @@ func (o *Operator) Adoption(ctx context.Context, slot string) (*Adoption, error)
 	if err != nil {
 		return nil, fmt.Errorf("look at the server: %w", err)
 	}
-	for _, c := range []struct {
-		into *Count
-		sql  string
-	}{{&a.WithoutOutcome, sqlWithoutOutcome}, {&a.Deferred, sqlCountAllDeferred}} {
-		var n int64
-		if err := o.conn.QueryRow(ctx, o.in(c.sql), Bound+1).Scan(&n); err != nil {
-			return nil, fmt.Errorf("count messages: %w", err)
-		}
-		*c.into = newCount(n)
+	if a.WithoutOutcome, a.Deferred, err = o.CountUnfinished(ctx); err != nil {
+		return nil, err
 	}
 	return &a, nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -68,11 +67,7 @@ func (r *Report) Print(w io.Writer) error {
 	if _, err := fmt.Fprintln(w, r.Summary); err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range r.rows() {
-		fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
-	}
-	return table.Flush()
+	return printTable(w, r.rows())
 }
 
 func (r *Report) rows() [][2]string {
