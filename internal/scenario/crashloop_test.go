@@ -148,3 +148,26 @@ func TestCrashLoop_WithoutACulprit(t *testing.T) {
 		t.Errorf("%d starts count after a stop in good order", got)
 	}
 }
+
+// A standby that takes over counts one start after a kill. After a stop in good
+// order it begins anew: the one that leaves takes its start back before it gives
+// the slot away.
+func TestCrashLoop_StandbyTakesOver(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t)
+	active := process(t, w, nil)
+	for _, step := range []struct {
+		name string
+		end  func(*testing.T, *relaybin.Process)
+		want int64
+	}{{"stop", terminate, 1}, {"kill", kill, 2}, {"kill", kill, 3}, {"stop", terminate, 1}} {
+		standby := relaybin.Run(t, w.Env, "run")
+		standby.AwaitLog(t, "slot is held by another session, standing by")
+		step.end(t, active)
+		standby.AwaitLog(t, "session began")
+		if got := w.Count(`select unclean_starts from outbox.relays`); got != step.want {
+			t.Errorf("%d starts count after a %s, want %d", got, step.name, step.want)
+		}
+		active = standby
+	}
+}
