@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,7 +18,7 @@ import (
 // in the list.
 type hosts struct {
 	mu      sync.Mutex
-	newest  history // the newest one that was seen
+	newest  history // of the primary
 	lenient bool    // take what is there, if only old ones are
 }
 
@@ -36,17 +37,7 @@ func (h *hosts) known() bool {
 	return h.newest.system != ""
 }
 
-// saw notes a primary.
-func (h *hosts) saw(system string, timeline int32) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if system != h.newest.system || timeline > h.newest.timeline {
-		h.newest = history{system, timeline}
-	}
-}
-
-// settle makes a primary the newest one, although there was one of a later
-// timeline: somebody decided so.
+// settle says which primary it is from now on.
 func (h *hosts) settle(system string, timeline int32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,21 +110,51 @@ const selectHistory = `
 	       end`
 
 // survey looks at every host once, so that a process that has just started knows
-// of a promotion that the first host in the list does not know of. Who does not
-// answer has no say.
+// of a promotion that the first host in the list does not know of.
 func (s *Source) survey(ctx context.Context) {
-	each := apart(s.direct)
+	if newest, _ := findNewest(ctx, s.direct, s.config.ConnectTimeout); newest.timeline > 0 {
+		s.hosts.settle(newest.system, newest.timeline)
+	}
+}
+
+// Primary chooses the primary among the hosts of a configuration, the one on the
+// newest timeline if there are several: an old one that came back after a
+// failover is none. It returns the configuration of that host alone, or config
+// itself if it has one host only or no primary answers.
+func Primary(ctx context.Context, config *pgx.ConnConfig, timeout time.Duration) *pgx.ConnConfig {
+	_, found := findNewest(ctx, config, timeout)
+	return found
+}
+
+// findNewest asks each of several hosts, for at most timeout. Who does not answer
+// has no say. A single host is not asked.
+func findNewest(ctx context.Context, config *pgx.ConnConfig, timeout time.Duration) (newest history, found *pgx.ConnConfig) {
+	found = config
+	each := apart(config)
 	if len(each) < 2 {
-		return
+		return history{}, config
 	}
 	for _, host := range each {
-		if conn, err := s.connect(ctx, "to look at every host", host); err == nil {
-			if here, err := historyOf(ctx, conn.PgConn()); err == nil && here.timeline > 0 {
-				s.hosts.saw(here.system, here.timeline)
-			}
-			hangUp(conn)
+		if here := askHost(ctx, host, timeout); here.timeline > newest.timeline {
+			newest, found = here, host
 		}
 	}
+	return newest, found
+}
+
+func askHost(ctx context.Context, config *pgx.ConnConfig, timeout time.Duration) history {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := pgconn.ConnectConfig(ctx, &config.Config)
+	if err != nil {
+		return history{}
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	here, err := historyOf(ctx, conn)
+	if err != nil {
+		return history{}
+	}
+	return here
 }
 
 // apart returns a configuration for each host. A host may have several ways to

@@ -207,6 +207,14 @@ func TestRecordPosition(t *testing.T) {
 			t.Errorf("%s: got %v, want SQLSTATE OR001", name, err)
 		}
 	}
+	exec(t, conn, `update outbox.relays set timeline = 99 where slot = 'other'`) // as if the server had been promoted since
+	if r := refused(record("other", 7, "0/30")); r.Code != "OR001" {
+		t.Errorf("another timeline: got %v, want SQLSTATE OR001", r)
+	}
+	exec(t, conn, `update outbox.relays set timeline = 1 where slot = 'other'`)
+	if err := record("other", 7, "0/30"); err != nil {
+		t.Errorf("the timeline of the server: %v", err)
+	}
 	// Only a change costs a new row version.
 	before := query[string](t, conn, `select ctid::text from outbox.relays where slot = 'mine'`)
 	if err := record("mine", 7, "0/20"); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
@@ -25,7 +26,7 @@ func withConnection(ctx context.Context, cfg *config.Config, do func(*pgx.Conn) 
 	settings.ConnectTimeout = cfg.CDC.ConnectTimeout
 	settings.RuntimeParams["application_name"] = "outbox-relay"
 	settings.DefaultQueryExecMode = pgx.QueryExecModeExec // also behind a pooler
-	conn, err := pgx.ConnectConfig(ctx, settings)
+	conn, err := pgx.ConnectConfig(ctx, cdc.Primary(ctx, settings, cfg.CDC.ConnectTimeout))
 	if err != nil {
 		return &connectError{err}
 	}
