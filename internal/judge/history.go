@@ -28,6 +28,7 @@ const (
 	theSlot                     // the slot itself
 	requests                    // the way of requests to the queue
 	machine                     // the processor, for which the judge itself had to wait
+	suspended                   // a relay that was frozen goes on where it was
 	firstQueue
 )
 
@@ -63,8 +64,29 @@ func (d *disturbance) overlaps(from, to moment) bool {
 type history struct {
 	report *Report
 
-	mu  sync.Mutex
-	all []*disturbance // in the order of their beginnings
+	mu       sync.Mutex
+	all      []*disturbance // in the order of their beginnings
+	sessions []moment       // when the relays' sessions began, as their logs say
+}
+
+// session notes that a session began.
+func (h *history) session(at moment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sessions = append(h.sessions, at)
+}
+
+// sessionOf is when the session began that is the last one at a moment; 0 if it
+// is not known.
+func (h *history) sessionOf(at moment) (began moment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.sessions {
+		if s <= at {
+			began = max(began, s)
+		}
+	}
+	return began
 }
 
 // begin notes a disturbance that lasts until end is called.

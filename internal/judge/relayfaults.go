@@ -106,7 +106,7 @@ func (r *run) freezeLong(ctx context.Context, dice *rand.Rand) {
 
 func (r *run) freezeFor(ctx context.Context, dice *rand.Rand, least, most time.Duration) {
 	place, what := r.victim(ctx, dice)
-	d := disturbance{parts: processes, name: "relay frozen", detail: fmt.Sprintf("%s, place %d, for", what, place)}
+	d := disturbance{parts: processes | suspended, name: "relay frozen", detail: fmt.Sprintf("%s, place %d, for", what, place)}
 	r.lasting(ctx, d, between(dice, least, most),
 		func() { _ = r.relays.at(place).Signal(syscall.SIGSTOP) },
 		func() { _ = r.relays.at(place).Signal(syscall.SIGCONT) })

@@ -18,6 +18,9 @@ type relays struct {
 	folder  string
 	limits  bool // memory is judged
 	report  *Report
+	history *history
+
+	following sync.WaitGroup // ends with the processes
 
 	mu      sync.Mutex
 	running [2]*relaybin.Process
@@ -34,7 +37,25 @@ func (s *relays) start(place int) error {
 	defer s.mu.Unlock()
 	s.running[place], s.growths[place] = p, &growth{begun: time.Now()}
 	s.report.fault("relay started", fmt.Sprintf("place %d, pid %d", place, p.PID()))
+	s.following.Go(func() { s.follow(p) })
 	return nil
+}
+
+// follow notes the sessions of a relay until it ends.
+func (s *relays) follow(p *relaybin.Process) {
+	for from := 0; ; {
+		line, number, err := p.Log().Await(context.Background(), from, func(l relaybin.Line) bool { return l.Message() == "session began" })
+		if err != nil {
+			return // it has ended
+		}
+		text, _ := line.Fields["time"].(string)
+		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+			s.history.session(s.report.moment(at))
+		} else {
+			s.report.violate("judge", "a session without a time: %s", line.Text)
+		}
+		from = number + 1
+	}
 }
 
 func (s *relays) at(place int) *relaybin.Process {

@@ -30,10 +30,13 @@ const (
 	aroundTimeout = 2500
 	// markDelay is how long after its commit a mark may not be seen by everybody.
 	markDelay = 300 * time.Millisecond
+	// commitSlack is what two clocks of one machine and milliseconds make.
+	commitSlack = 20
 )
 
-// explainRepeats finds the cause of each repeat. marked says when a key was
-// marked, for those that were: a disturbance after that is no cause.
+// explainRepeats finds the cause of each repeat. marked says when the mark of a
+// key was committed, for those that have one: what broke after that is no cause,
+// and a session that began after that knows it.
 func (l *ledger) explainRepeats(repeats []repeat, marked map[string]time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,16 +46,31 @@ func (l *ledger) explainRepeats(repeats []repeat, marked map[string]time.Time) {
 			continue
 		}
 		l.report.duplicate(l.cause(p))
-		at, known := marked[p.key]
-		if !known || l.at(p.name).told {
-			continue
-		}
-		durable := l.report.moment(at) + l.scaled(markDelay)
-		if d, ok := l.history.first(marking|requests, p.answered-aroundTimeout, p.at); ok && d.begin > durable {
-			l.at(p.name).told = true
-			l.violate("repeat", p.key, "sent again at %v although marked at %v; nothing broke before %v", p.at, l.report.moment(at), d.begin)
+		if at, known := marked[p.key]; known && !l.at(p.name).told {
+			l.judgeRepeat(p, l.report.moment(at))
 		}
 	}
+}
+
+// delaying is what may let a request come long after it was sent.
+const delaying = requests | suspended | machine
+
+// judgeRepeat is asked for a repeat of a message that is marked. The caller holds
+// mu.
+func (l *ledger) judgeRepeat(p repeat, marked moment) {
+	from := p.answered - aroundTimeout
+	_, delayed := l.history.first(delaying, from, p.at)
+	began := l.history.sessionOf(p.at)
+	broke, ok := l.history.first(marking|requests, from, p.at)
+	switch {
+	case !delayed && marked+commitSlack < began:
+		l.violate("repeat", p.key, "sent again at %v although marked at %v, by a session that began at %v", p.at, marked, began)
+	case ok && broke.begin > marked+l.scaled(markDelay):
+		l.violate("repeat", p.key, "sent again at %v although marked at %v; nothing broke before %v", p.at, marked, broke.begin)
+	default:
+		return
+	}
+	l.at(p.name).told = true
 }
 
 // cause is the name of what made a relay send something again, or tells that

@@ -157,7 +157,7 @@ func (r *run) connect(database, queue string) (closeAll func(), err error) {
 		"DATABASE_URL": through(r.statementProxy), "RELAY_REPLICATION_URL": through(r.streamProxy), "RELAY_SLOT": slot,
 		"INFRAI_BASE_URL": "http://" + r.queueProxy.Addr(), "INFRAI_API_KEY": "test-key", "RELAY_LOG_FORMAT": "json",
 	})
-	r.relays = &relays{program: r.cfg.Program, env: env, folder: r.cfg.Folder, limits: r.cfg.MaxMemory > 0, report: r.report}
+	r.relays = &relays{program: r.cfg.Program, env: env, folder: r.cfg.Folder, limits: r.cfg.MaxMemory > 0, report: r.report, history: r.history}
 	return closeAll, nil
 }
 
@@ -213,6 +213,7 @@ func (r *run) killAll() {
 			_ = p.Kill()
 		}
 	}
+	r.relays.following.Wait()
 }
 
 // stopAll ends the relays in good order, and judges what they took.

@@ -146,14 +146,27 @@ func TestLedger_ExplainsRepeats(t *testing.T) {
 		marked  moment // 0: not
 		prepare func(*ledger, *emulator.Entry)
 	}{
-		"no cause":                  {"repeat", "unexplained", 0, func(*ledger, *emulator.Entry) {}},
-		"the answer was lost":       {"", "the answer was kept back", 0, func(_ *ledger, e *emulator.Entry) { e.Fault, e.Status = 1, 0 }},
-		"the connection broke":      {"", "the way to the queue broke", 0, func(l *ledger, _ *emulator.Entry) { disturb(l, requests, 20_100, 20_100) }},
-		"the relay died":            {"", "a relay died, stopped or froze", 20_010, func(l *ledger, _ *emulator.Entry) { disturb(l, processes, 20_100, 21_000) }},
-		"the server died":           {"", "Postgres, or the way to it, broke", 0, func(l *ledger, _ *emulator.Entry) { disturb(l, server, 20_100, 21_000) }},
-		"it died long before":       {"repeat", "unexplained", 0, func(l *ledger, _ *emulator.Entry) { disturb(l, processes, 10_000, 11_000) }},
-		"it died after the mark":    {"repeat", "a relay died, stopped or froze", 20_010, func(l *ledger, _ *emulator.Entry) { disturb(l, processes, 25_000, 26_000) }},
-		"it died without a mark":    {"", "a relay died, stopped or froze", 0, func(l *ledger, _ *emulator.Entry) { disturb(l, processes, 25_000, 26_000) }},
+		"no cause":               {"repeat", "unexplained", 0, func(*ledger, *emulator.Entry) {}},
+		"the answer was lost":    {"", "the answer was kept back", 0, func(_ *ledger, e *emulator.Entry) { e.Fault, e.Status = 1, 0 }},
+		"the connection broke":   {"", "the way to the queue broke", 0, func(l *ledger, _ *emulator.Entry) { disturb(l, requests, 20_100, 20_100) }},
+		"the relay died":         {"", "a relay died, stopped or froze", 20_010, func(l *ledger, _ *emulator.Entry) { disturb(l, processes, 20_100, 21_000) }},
+		"the server died":        {"", "Postgres, or the way to it, broke", 0, func(l *ledger, _ *emulator.Entry) { disturb(l, server, 20_100, 21_000) }},
+		"it died long before":    {"repeat", "unexplained", 0, func(l *ledger, _ *emulator.Entry) { disturb(l, processes, 10_000, 11_000) }},
+		"it died after the mark": {"repeat", "a relay died, stopped or froze", 20_010, func(l *ledger, _ *emulator.Entry) { disturb(l, processes, 25_000, 26_000) }},
+		"it died without a mark": {"", "a relay died, stopped or froze", 0, func(l *ledger, _ *emulator.Entry) { disturb(l, processes, 25_000, 26_000) }},
+		"a session that should know": {"repeat", "a relay died, stopped or froze", 20_090, func(l *ledger, _ *emulator.Entry) {
+			disturb(l, processes, 20_100, 21_000)
+			l.history.session(22_000)
+		}},
+		"a session that cannot know": {"", "a relay died, stopped or froze", 23_000, func(l *ledger, _ *emulator.Entry) {
+			disturb(l, processes, 20_100, 21_000)
+			l.history.session(22_000)
+			l.history.session(31_000)
+		}},
+		"a relay that was frozen": {"", "a relay died, stopped or froze", 20_090, func(l *ledger, _ *emulator.Entry) {
+			disturb(l, processes|suspended, 20_100, 29_000)
+			l.history.session(22_000)
+		}},
 		"the queue was only slower": {"repeat", "unexplained", 0, func(l *ledger, _ *emulator.Entry) { disturb(l, allQueues(), 20_100, 26_000) }},
 	} {
 		t.Run(name, func(t *testing.T) {
