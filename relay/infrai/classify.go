@@ -1,6 +1,7 @@
 package infrai
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -75,7 +76,7 @@ func (p *Publisher) judge(resp *http.Response, body string, complete bool) (rela
 		Class:     classOf(status, enveloped && !e.ok, e.code),
 		Status:    status,
 		Code:      e.code,
-		Message:   p.describe(resp, e, enveloped),
+		Message:   p.describe(resp, e, enveloped) + p.size(resp),
 		RequestID: e.requestID,
 	}
 	if status == http.StatusTooManyRequests || status >= 500 {
@@ -104,6 +105,15 @@ func (p *Publisher) describe(resp *http.Response, e envelope, enveloped bool) st
 		return "the answer is not one of the queue's" + contentType(resp.Header)
 	}
 	return strings.ToLower(http.StatusText(status))
+}
+
+// size says how large a request was that was too large; the queue may or may not
+// say what it takes.
+func (p *Publisher) size(resp *http.Response) string {
+	if resp.StatusCode != http.StatusRequestEntityTooLarge {
+		return ""
+	}
+	return fmt.Sprintf(" (the request had %d bytes, INFRAI_MAX_BODY_BYTES is %d)", resp.Request.ContentLength, p.cfg.MaxBodyBytes)
 }
 
 // target names where a redirect leads: the host alone, because the rest of an

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/outbox-relay/outbox-relay/relay"
@@ -157,5 +158,20 @@ func TestPublish_KeepsTheQueuesTextIfAsked(t *testing.T) {
 		if got := refusal(t, err).Message; got != want {
 			t.Errorf("%s: message %q, want %q", body, got, want)
 		}
+	}
+}
+
+// APP-05: what the queue found too large is told with its size.
+func TestPublish_SaysHowLargeItWas(t *testing.T) {
+	t.Parallel()
+	var size atomic.Int64
+	p := newPublisher(t, settings(answering(t, func(w http.ResponseWriter, r *http.Request) {
+		size.Store(r.ContentLength)
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	})))
+	_, err := p.Publish(t.Context(), message("k"))
+	want := fmt.Sprintf("request entity too large (the request had %d bytes, INFRAI_MAX_BODY_BYTES is 256000)", size.Load())
+	if got := refusal(t, err).Message; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
