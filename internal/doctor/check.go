@@ -78,6 +78,14 @@ var checks = []check{
 		needs: []string{"D09"}, run: slotUsable, wal: true,
 	},
 	{
+		id: "D24", title: "Slot is younger than its publication", severity: Fail, expected: "the next change can be read",
+		needs: []string{"D03", "D04", "D21", "D09", "D10"}, run: slotAge, wal: true,
+	},
+	{
+		id: "D39", title: "Slots of earlier names", severity: Warn, expected: "none: nobody reads their WAL",
+		needs: []string{"D31"}, run: leftovers,
+	},
+	{
 		id: "D49", title: "Reading the table", severity: Fail, expected: "the primary with no pooler before it, numbers in their order",
 		needs: []string{"D31"}, run: readsTable, poll: true,
 	},

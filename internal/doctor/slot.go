@@ -75,8 +75,8 @@ func slotKind(ctx context.Context, p *patient) (finding, error) {
 func (p *patient) slotMissing(ctx context.Context) (finding, error) {
 	f := finding{
 		status: Warn, observed: "does not exist",
-		message: "slot " + ident(p.cfg.Slot) + " does not exist yet: the relay makes it at its first start, and takes older messages from the table",
-		remedy:  "start the relay; or make the slot by hand, as a role that may replicate",
+		message: "slot " + ident(p.cfg.Slot) + " does not exist yet: the relay makes it at its start, and takes older messages from the table",
+		remedy:  "start the relay; or make the slot ahead of it with `outbox-relay slot create`, or with SQL, as a role that may replicate",
 		sql:     script(p.makeSlot()),
 	}
 	used, err := p.usedBefore(ctx)
@@ -87,18 +87,19 @@ func (p *patient) slotMissing(ctx context.Context) (finding, error) {
 	f.message = "slot " + ident(p.cfg.Slot) + " is gone: it was dropped, or a failover did not bring it along. " +
 		"The messages are safe in the table"
 	f.remedy = "restart the relay: it makes the slot and takes what was written meanwhile from the table; " +
-		"or make the slot by hand and restart the relay then"
-	f.sql = script(p.reconcile(), p.makeSlot())
+		"or make the slot by hand, with `outbox-relay slot create` or with SQL, and restart the relay then"
+	f.sql = script(p.announceSlot(), p.makeSlot())
 	return f, nil
 }
 
-// usedBefore reports whether a relay has ever run with this slot.
+// usedBefore reports whether a slot of this name served a relay, and nobody has
+// said since that a new one is to come: `outbox-relay slot drop` does.
 func (p *patient) usedBefore(ctx context.Context) (used bool, err error) {
 	there, err := p.exists(ctx, "relays")
 	if err != nil || !there {
 		return false, err
 	}
-	err = p.conn.QueryRow(ctx, p.in(`select exists (select from outbox.relays where slot = $1)`), p.cfg.Slot).Scan(&used)
+	err = p.conn.QueryRow(ctx, p.in(`select exists (select from outbox.relays where slot = $1 and reconciled_at is not null)`), p.cfg.Slot).Scan(&used)
 	return used, err
 }
 
@@ -120,7 +121,7 @@ func slotUsable(_ context.Context, p *patient) (finding, error) {
 		message: "slot " + ident(p.cfg.Slot) + " is lost (" + why + "): the server threw away WAL that it needed. " +
 			"The messages are safe in the table",
 		remedy: "restart the relay with RELAY_SLOT_LOST=recreate, which makes the slot anew and takes what was written " +
-			"meanwhile from the table; or do it by hand and restart the relay then. Raise max_slot_wal_keep_size, so that " +
+			"meanwhile from the table; or do it by hand, with `outbox-relay slot recreate --yes` or with SQL. Raise max_slot_wal_keep_size, so that " +
 			"it does not happen again",
 		sql: script(p.remakeSlot()...),
 	}, nil
@@ -132,9 +133,15 @@ func slotUsable(_ context.Context, p *patient) (finding, error) {
 func (p *patient) remakeSlot() []string {
 	return []string{
 		"select pg_drop_replication_slot(" + literal(p.cfg.Slot) + ")",
-		p.reconcile(),
+		p.announceSlot(),
 		p.makeSlot(),
 	}
+}
+
+// announceSlot is the statement that tells the next relay that its slot is a new
+// one: it looks through the table, and compares no position with an old one.
+func (p *patient) announceSlot() string {
+	return "update " + p.table("relays") + " set reconciled_at = null, confirmed_lsn = null, closed_at = null where slot = " + literal(p.cfg.Slot)
 }
 
 // makeSlot makes the slot as the relay does: from 17 on it survives a failover.

@@ -158,3 +158,50 @@ func TestD10_Lost(t *testing.T) {
 	expect(t, cfg, "D10", doctor.Pass)
 	expectReconcile(t, url, cfg.Slot)
 }
+
+// SCH-03: the publication was dropped and made again while the slot lived. Up to
+// 17 the slot cannot be read past what was written in between.
+func TestD24_OlderThanThePublication(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	expect(t, cfg, "D24", doctor.Skip)
+	makeSlot(t, url, cfg.Slot, "pgoutput")
+	noteReconciled(t, url, cfg.Slot)
+	message := "insert into outbox.messages (key, queue, payload) values (gen_random_uuid()::text, 'orders', '{}')"
+	execute(t, url, message)
+	expect(t, cfg, "D24", doctor.Pass)
+	execute(t, url, "drop publication outbox_relay", message,
+		"create publication outbox_relay for table outbox.messages with (publish = 'insert', publish_via_partition_root = true)")
+	// What was written while there was a publication can still be read.
+	expect(t, cfg, "D21", doctor.Pass)
+	confirm := "select count(*)::int from pg_logical_slot_get_binary_changes($1, null, 1, 'proto_version', '1', 'publication_names', 'outbox_relay')"
+	query[int](t, url, confirm, cfg.Slot)
+	if query[int](t, url, "select current_setting('server_version_num')::int") >= 180000 {
+		expect(t, cfg, "D24", doctor.Pass, "passes over")
+		return
+	}
+	mend(t, url, expect(t, cfg, "D24", doctor.Fail, cfg.Slot, "older than publication", "outbox-relay slot recreate --yes", "Nothing is lost"))
+	execute(t, url, message)
+	expect(t, cfg, "D24", doctor.Pass, "can be read")
+	expectReconcile(t, url, cfg.Slot)
+}
+
+// OPS-09: slots that nobody reads any more are pointed out, those of others not.
+func TestD39_SlotsOfEarlierNames(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	expect(t, cfg, "D39", doctor.Pass)
+	for _, slot := range []string{cfg.Slot, cfg.Slot + "_old", cfg.Slot + "_of_a_subscription"} {
+		makeSlot(t, url, slot, "pgoutput")
+	}
+	expect(t, cfg, "D39", doctor.Pass)
+	noteReconciled(t, url, cfg.Slot)
+	noteReconciled(t, url, cfg.Slot+"_old")
+	mend(t, url, expect(t, cfg, "D39", doctor.Warn, `_old" (`, "keep WAL"))
+	expect(t, cfg, "D39", doctor.Pass)
+	if n := query[int](t, url, "select count(*)::int from pg_replication_slots where database = current_database()"); n != 2 {
+		t.Errorf("%d slots are left, want 2", n)
+	}
+}
