@@ -61,8 +61,9 @@ func newBenchOutage(p *program) *cobra.Command {
 	}
 	cfg := bench.OutageConfig{Progress: p.err}
 	cmd.Flags().DurationVar(&cfg.Down, "down", 10*time.Minute, "how long the queue is down")
-	cmd.Flags().IntVar(&cfg.Rate, "rate", 1000, "messages a second, one in a transaction")
-	cmd.Flags().IntVar(&cfg.SideRate, "side-rate", 100, "the same for a second queue, which stays up")
+	cmd.Flags().IntVar(&cfg.Rate, "rate", 1000, "messages a second")
+	cmd.Flags().IntVar(&cfg.Transaction, "transaction", 10, "of them in one transaction")
+	cmd.Flags().IntVar(&cfg.SideRate, "side-rate", 100, "messages a second for another queue, which stays up, one in a transaction")
 	cmd.Flags().IntVar(&cfg.Keys, "keys", 100, "ordering keys, which every second message has")
 	cmd.Flags().IntVar(&cfg.Payload, "payload", 400, "bytes of a payload")
 	cmd.Flags().IntVar(&cfg.Burst, "burst", 60_000, "messages from which the speed of the live path is measured")

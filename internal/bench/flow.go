@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// flow is messages that are committed at a fixed rate, each in a transaction of
-// its own. Every ordering key has one writer, so that its numbers are in commit
-// order.
+// flow is messages that are committed at a fixed rate. Every ordering key has
+// one writer, so that its numbers are in commit order.
 type flow struct {
 	queue   string
 	group   string // the first part of its streams' names
@@ -22,6 +21,7 @@ type flow struct {
 	free    bool   // every second message has none
 	timed   bool   // the queue notes how long each took
 	rate    int    // messages a second
+	each    int    // messages of a transaction
 	writers int
 	fill    string
 }
@@ -71,12 +71,12 @@ func (f flow) write(ctx context.Context, writer int, url string, committed *tall
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	interval := time.Second * time.Duration(f.writers) / time.Duration(f.rate)
+	interval := time.Second * time.Duration(f.writers*f.each) / time.Duration(f.rate)
 	due := time.Now().Add(rand.N(interval))
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	numbers := map[string]int{}
-	for i := 0; ; i++ {
+	for i := 0; ; i += f.each {
 		select {
 		case <-timer.C:
 		case <-enough:
@@ -84,15 +84,30 @@ func (f flow) write(ctx context.Context, writer int, url string, committed *tall
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		stream, orderingKey := f.next(writer, i)
-		if err := f.commit(ctx, conn, stream, orderingKey, numbers[stream]); err != nil {
-			return fmt.Errorf("commit a message: %w", err)
+		var b batch
+		for j := range f.each {
+			stream, orderingKey := f.next(writer, i+j)
+			b.add(stream, orderingKey, numbers[stream])
+			numbers[stream]++
 		}
-		numbers[stream]++
-		committed.add(stream, 1)
+		if err := f.commit(ctx, conn, b); err != nil {
+			return err
+		}
+		for _, stream := range b.streams {
+			committed.add(stream, 1)
+		}
 		due = due.Add(interval)
 		timer.Reset(time.Until(due))
 	}
+}
+
+// batch is the messages of a transaction.
+type batch struct{ streams, keys, orderingKeys []string }
+
+func (b *batch) add(stream, orderingKey string, n int) {
+	b.streams = append(b.streams, stream)
+	b.keys = append(b.keys, fmt.Sprintf("%s-%d", stream, n))
+	b.orderingKeys = append(b.orderingKeys, orderingKey)
 }
 
 // next is the stream of the i-th message of a writer, and its ordering key.
@@ -109,15 +124,19 @@ func (f flow) next(writer, i int) (stream, orderingKey string) {
 	return stream, stream
 }
 
-func (f flow) commit(ctx context.Context, conn *pgx.Conn, stream, orderingKey string, n int) error {
+func (f flow) commit(ctx context.Context, conn *pgx.Conn, b batch) error {
 	at := int64(0)
 	if f.timed {
 		at = time.Now().UnixMicro()
 	}
 	_, err := conn.Exec(ctx, `insert into outbox.messages (key, queue, ordering_key, payload)
-		values ($1, $2, nullif($3, ''), jsonb_build_object('at', $4::bigint, 'fill', $5::text))`,
-		fmt.Sprintf("%s-%d", stream, n), f.queue, orderingKey, at, f.fill)
-	return err
+		select key, $3, nullif(ordering_key, ''), jsonb_build_object('at', $4::bigint, 'fill', $5::text)
+		from unnest($1::text[], $2::text[]) with ordinality as t (key, ordering_key, n) order by n`,
+		b.keys, b.orderingKeys, f.queue, at, f.fill)
+	if err != nil {
+		return fmt.Errorf("commit messages: %w", err)
+	}
+	return nil
 }
 
 // burst commits n messages as fast as Postgres takes them, a hundred in a

@@ -20,11 +20,12 @@ type OutageConfig struct {
 	// Down is how long the queue is down: the first half of it answers 503, in
 	// the second every connection is refused.
 	Down time.Duration
-	// Rate is the messages that are committed each second, all the time, one in
-	// a transaction.
-	Rate int
-	// SideRate is the messages that are committed each second for a second queue
-	// of the same endpoint, which answers 503 never; 0 is none.
+	// Rate is the messages that are committed each second, all the time, and
+	// Transaction how many of them are one transaction.
+	Rate, Transaction int
+	// SideRate is the messages that are committed each second, one in a
+	// transaction, for a second queue of the same endpoint, which answers 503
+	// never; 0 is none.
 	SideRate int
 	// Keys is the number of ordering keys that every second message has.
 	Keys int
@@ -48,6 +49,9 @@ type OutageConfig struct {
 // Validate reports every setting with which nothing could be measured.
 func (c *OutageConfig) Validate() error {
 	var errs []error
+	if c.Transaction < 1 {
+		errs = append(errs, fmt.Errorf("transaction is %d, want at least 1", c.Transaction))
+	}
 	for name, n := range map[string]int{"rate": c.Rate, "keys": c.Keys, "burst": c.Burst} {
 		if n < queueWriters {
 			errs = append(errs, fmt.Errorf("%s is %d, want at least %d", name, n, queueWriters))
@@ -161,10 +165,10 @@ func (o *outage) measure(ctx context.Context) (*OutageReport, error) {
 // flows are the messages that keep coming.
 func (o *outage) flows() []flow {
 	flows := []flow{
-		{queue: mainQueue, group: mainQueue, keys: o.cfg.Keys, free: true, rate: o.cfg.Rate, writers: queueWriters, fill: o.fill},
+		{queue: mainQueue, group: mainQueue, keys: o.cfg.Keys, free: true, rate: o.cfg.Rate, each: o.cfg.Transaction, writers: queueWriters, fill: o.fill},
 	}
 	if o.cfg.SideRate > 0 {
-		flows = append(flows, flow{queue: sideQueue, group: sideQueue, keys: 10, free: true, timed: true, rate: o.cfg.SideRate, writers: 2, fill: o.fill})
+		flows = append(flows, flow{queue: sideQueue, group: sideQueue, keys: 10, free: true, timed: true, rate: o.cfg.SideRate, each: 1, writers: 2, fill: o.fill})
 	}
 	return flows
 }

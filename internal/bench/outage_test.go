@@ -21,7 +21,7 @@ func TestRunOutage(t *testing.T) {
 	defer cancel()
 	var log relaybin.Log
 	report, err := bench.RunOutage(ctx, bench.OutageConfig{
-		Program: program, Down: 8 * time.Second, Rate: 100, SideRate: 20, Keys: 10, Payload: 400, Burst: 4000,
+		Program: program, Down: 8 * time.Second, Rate: 100, Transaction: 5, SideRate: 20, Keys: 10, Payload: 400, Burst: 4000,
 		Steady: 2 * time.Second, LeastDrain: 0.1, RelayLog: &log,
 	})
 	if err != nil {
@@ -37,12 +37,12 @@ func TestRunOutage(t *testing.T) {
 
 func TestOutageConfig_Validate(t *testing.T) {
 	t.Parallel()
-	good := bench.OutageConfig{Down: time.Minute, Rate: 100, Keys: 10, Burst: 1000, Steady: 5 * time.Second}
+	good := bench.OutageConfig{Down: time.Minute, Rate: 100, Transaction: 1, Keys: 10, Burst: 1000, Steady: 5 * time.Second}
 	if err := good.Validate(); err != nil {
 		t.Errorf("a good one: %v", err)
 	}
 	for name, change := range map[string]func(*bench.OutageConfig){
-		"rate": func(c *bench.OutageConfig) { c.Rate = 1 }, "keys": func(c *bench.OutageConfig) { c.Keys = 0 },
+		"rate": func(c *bench.OutageConfig) { c.Rate = 1 }, "transaction": func(c *bench.OutageConfig) { c.Transaction = 0 }, "keys": func(c *bench.OutageConfig) { c.Keys = 0 },
 		"burst": func(c *bench.OutageConfig) { c.Burst = 0 }, "down": func(c *bench.OutageConfig) { c.Down = time.Second },
 		"steady": func(c *bench.OutageConfig) { c.Steady = 0 },
 	} {

@@ -55,7 +55,10 @@ type PhaseReport struct {
 
 // The budgets: see docs/performance.md.
 const (
-	mostRetained = 64  // MiB
+	mostRetained = 64 // MiB
+	// A slot that waits for the queue is only seen if much more than it may
+	// keep is written meanwhile.
+	leastWritten = 1.2 * mostRetained
 	mostResident = 100 // MiB
 )
 
@@ -160,7 +163,7 @@ func (r *OutageReport) judge(leastDrain float64, peak int64, lost, phantom int, 
 	r.Results = []Result{
 		one(slices.Max(retained), "outage.retained", "WAL kept by the slot, the most while down and draining", "MiB").atMost(mostRetained),
 		one(slices.Max(unconfirmed), "outage.unconfirmed", "of it not confirmed by the relay, the most", "MiB"),
-		one(mebibytes(r.Written), "outage.written", "WAL written while the queue was down", "MiB"),
+		one(mebibytes(r.Written), "outage.written", "WAL written while the queue was down", "MiB").atLeast(leastWritten),
 		one(mebibytes(peak), "outage.resident", "the relay's resident memory, the most at any time", "MiB").below(mostResident),
 		one(slices.Max(deferred), "outage.deferred", "messages deferred, the most", "messages"),
 		one(r.LimitBefore.Rate, "outage.limit_before", "live path at full speed, before the outage", "messages/s"),

@@ -11,7 +11,7 @@ import (
 func course() *OutageReport {
 	r := &OutageReport{
 		LimitBefore: Speed{Rate: 10_000, PerCore: 5000}, LimitAfter: Speed{Rate: 8000, PerCore: 4000},
-		Drain: Speed{Rate: 7000, PerCore: 3500},
+		Drain: Speed{Rate: 7000, PerCore: 3500}, Written: 120 << 20,
 	}
 	for i := range 130 {
 		phase := phaseBefore
@@ -39,6 +39,7 @@ func TestOutageReport_BreaksOnlyOnPromises(t *testing.T) {
 		"slow drain":           {change: func(r *OutageReport) { r.Drain.PerCore = 3000 }, missed: true},
 		"WAL kept":             {change: func(r *OutageReport) { r.Samples[50].Retained = 65 << 20 }, missed: true},
 		"WAL kept before it":   {change: func(r *OutageReport) { r.Samples[5].Retained = 65 << 20 }},
+		"too little written":   {change: func(r *OutageReport) { r.Written = 70 << 20 }, missed: true},
 		"more memory than 100": {peak: 101 << 20, missed: true},
 	}
 	for name, test := range tests {

@@ -34,7 +34,7 @@ func measurePoison(ctx context.Context, r *rig) ([]Result, error) {
 	}
 	defer moving.stop()
 
-	lanes := flow{queue: mainQueue, group: "lanes", keys: poisonLanes, timed: true, rate: latencyRate, writers: latencyWriters, fill: filler(360)}
+	lanes := flow{queue: mainQueue, group: "lanes", keys: poisonLanes, timed: true, rate: latencyRate, each: 1, writers: latencyWriters, fill: filler(360)}
 	enough, ended := make(chan struct{}), make(chan error, 1)
 	committed := newTally()
 	writing, stop := context.WithCancel(ctx)
@@ -78,7 +78,9 @@ func (r *rig) poisonInTurns(ctx context.Context, queue *remoteQueue, lanes flow)
 			}
 			t := turn{from: time.Now(), poisoned: poisoned}
 			if poisoned {
-				if err := lanes.commit(ctx, r.conn, fmt.Sprintf("poison%d.p", run), lanes.group+".k0", 0); err != nil {
+				var b batch
+				b.add(fmt.Sprintf("poison%d.p", run), lanes.group+".k0", 0)
+				if err := lanes.commit(ctx, r.conn, b); err != nil {
 					return nil, err
 				}
 			}

@@ -31,6 +31,8 @@ func (r Result) verdict() string {
 // number prints three digits or more.
 func number(x float64) string {
 	switch {
+	case x == 0:
+		return "0"
 	case x >= 100:
 		return fmt.Sprintf("%.0f", x)
 	case x >= 10:
