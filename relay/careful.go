@@ -37,14 +37,6 @@ const (
 // errCrashes is why a message was set aside that gets no request.
 var errCrashes = errors.New("the relay died while its request was under way")
 
-// care is what one session knows of the starts before it. The suspect belongs to
-// the only worker of a careful session.
-type care struct {
-	suspect int64         // the message that was written down when the last careful session died
-	deaths  int           // in a row with it; 0: there is no suspect
-	over    chan struct{} // closed while the session is not careful
-}
-
 // countStart puts a start on record before anything can die of it, and decides
 // whether the session is careful. An epoch that follows the last one of this
 // process is no start: nobody else had the stream, and the process lives.
@@ -55,9 +47,9 @@ func (s *session) countStart(ctx context.Context) error {
 	if !again {
 		r.unproven = survival
 	}
-	s.care.over = make(chan struct{})
+	s.lifted = make(chan struct{})
 	if r.unproven == 0 {
-		close(s.care.over)
+		close(s.lifted)
 		return nil
 	}
 	var found starts
@@ -68,13 +60,15 @@ func (s *session) countStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !again {
+		r.before = found // what this process writes down itself, it has lived through
+	}
 	if found.unclean < carefulStarts {
-		close(s.care.over)
+		close(s.lifted)
 		return nil
 	}
-	s.care.suspect, s.care.deaths = found.suspect, found.deaths
 	s.log.Error("the relay has died again and again, one request goes out at a time",
-		zap.Int("unclean_starts", found.unclean), zap.Int64(keyMessageID, found.suspect), zap.Int("deaths", found.deaths))
+		zap.Int("unclean_starts", found.unclean), zap.Int64(keyMessageID, r.before.suspect), zap.Int("deaths", r.before.deaths))
 	return nil
 }
 
@@ -95,7 +89,7 @@ func (s *session) whileOurs(ctx context.Context, do func() (ours bool, err error
 // careful reports whether one request at a time goes out.
 func (s *session) careful() bool {
 	select {
-	case <-s.care.over:
+	case <-s.lifted:
 		return false
 	default:
 		return true
@@ -106,7 +100,7 @@ func (s *session) careful() bool {
 // that long.
 func (s *session) join(ctx context.Context) bool {
 	select {
-	case <-s.care.over:
+	case <-s.lifted:
 		return true
 	case <-ctx.Done():
 		return false
@@ -116,19 +110,20 @@ func (s *session) join(ctx context.Context) bool {
 // condemned reports whether a message has killed the relay so often that it is
 // not sent any more.
 func (s *session) condemned(m *message) bool {
-	return s.careful() && s.care.deaths >= deadlyCrashes && s.care.suspect == m.row.ID
+	before := &s.relay.before
+	return s.careful() && before.deaths >= deadlyCrashes && before.suspect == m.row.ID
 }
 
 // condemn makes a dead letter of a message without another request, and returns
 // the next one for w.
 func (s *session) condemn(w *worker, m *message) (next *message) {
-	now := time.Now()
-	m.attempts += s.care.deaths // written down and lost: nobody else counted them
+	now, before := time.Now(), &s.relay.before
+	m.attempts += before.deaths // written down and lost: nobody else counted them
 	if m.unknownAt.IsZero() {
 		m.unknownAt = now // the queue may have it
 	}
-	failure := &PublishError{Class: Refused, Err: fmt.Errorf("%w, %d times in a row", errCrashes, s.care.deaths)}
-	s.care.deaths = 0 // a person may redrive it at once
+	failure := &PublishError{Class: Refused, Err: fmt.Errorf("%w, %d times in a row", errCrashes, before.deaths)}
+	before.deaths = 0 // a person may redrive it at once
 	return s.router.finish(now, w, m, Receipt{}, failure)
 }
 
@@ -149,8 +144,8 @@ func (s *session) writeDown(ctx context.Context, m *message, lose context.Cancel
 		return true
 	}
 	deaths := 1
-	if s.care.suspect == m.row.ID {
-		deaths += s.care.deaths
+	if before := &s.relay.before; before.suspect == m.row.ID {
+		deaths += before.deaths
 	}
 	err := s.whileOurs(ctx, func() (bool, error) {
 		return s.relay.writing.writeDown(ctx, s.writer.epoch, m.row.ID, deaths)
@@ -185,7 +180,7 @@ func (s *session) survive(ctx context.Context) error {
 	r.unproven = 0
 	if s.careful() {
 		s.log.Info("the relay lives, requests go out side by side again")
-		close(s.care.over)
+		close(s.lifted)
 	}
 	return nil
 }

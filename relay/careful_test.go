@@ -205,6 +205,29 @@ func TestCareful_TheCulpritBecomesADeadLetter(t *testing.T) {
 	}
 }
 
+// A stream that is lost while a request is under way is no death with that
+// message, however often it happens.
+func TestCareful_ALostStreamIsNoDeath(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.diedBefore(3, 1, 1)
+	queue := newHangar()
+	b.start(queue)
+	for range 5 {
+		b.source.batches <- rows(1, 1)
+		<-queue.flying
+		if got := b.record(); got != "4 1 2" {
+			t.Fatalf("the record is %q, want the one death of before and this start", got)
+		}
+		b.source.broken <- errors.New("the stream is lost")
+	}
+	b.source.batches <- rows(1, 1)
+	<-queue.flying
+	queue.land <- nil
+	b.source.awaitResolved(t, 1)
+	b.awaitCount(1, countDispatched)
+}
+
 // A relay that cannot write a message down, because another one has the epoch,
 // does not send it.
 func TestCareful_EpochLost_SendsNothingMore(t *testing.T) {

@@ -27,6 +27,7 @@ type Relay struct {
 
 	epoch    int64         // the last one of this process, 0 without
 	unproven time.Duration // what its sessions must last yet, until it is sure that nothing kills it
+	before   starts        // what the row said of earlier ones; of the only worker of a careful session
 	after    func(time.Duration) <-chan time.Time
 
 	mu sync.Mutex

@@ -15,7 +15,8 @@ type session struct {
 	log    *zap.Logger
 	router *router
 	writer *writer
-	care   care
+
+	lifted chan struct{} // closed unless the session is careful
 
 	useful  bool   // outcomes became durable; the writer's until it has ended
 	next    uint64 // the number of the next message of the stream
