@@ -64,6 +64,17 @@ func (s *relays) at(place int) *relaybin.Process {
 	return s.running[place]
 }
 
+// pids are the processes of the relays, and the judge's own.
+func (s *relays) pids() []int {
+	pids := []int{os.Getpid()}
+	for place := range s.running {
+		if p := s.at(place); p != nil {
+			pids = append(pids, p.PID())
+		}
+	}
+	return pids
+}
+
 // kill ends the relay of a place without a word.
 func (s *relays) kill(place int) {
 	p := s.at(place)

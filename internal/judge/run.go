@@ -101,8 +101,13 @@ func Run(ctx context.Context, cluster *pgtest.Cluster, database string, cfg Conf
 			return nil, err
 		}
 	}
+	feeling, enough := context.WithCancel(ctx)
+	var feels sync.WaitGroup
+	feels.Go(func() { r.feelMachine(feeling) })
 	r.trouble(ctx)
 	r.settle(ctx)
+	enough()
+	feels.Wait()
 	r.stopAll(ctx)
 	r.report.Statuses = r.queue.Counters().Statuses
 	return r.report, ctx.Err()
@@ -179,7 +184,7 @@ func (r *run) trouble(ctx context.Context) {
 		group.Go(func() { w.run(ctx, writing) })
 	}
 	for _, loop := range []func(context.Context){
-		r.hurtRelays, r.hurtDatabase, r.hurtQueue, r.quietTimes, r.operators, r.watch, r.feelMachine,
+		r.hurtRelays, r.hurtDatabase, r.hurtQueue, r.quietTimes, r.operators, r.watch,
 	} {
 		group.Go(func() { loop(writing) })
 	}

@@ -2,11 +2,6 @@ package judge
 
 import (
 	"context"
-	"math"
-	"os"
-	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -85,41 +80,4 @@ func (w *watcher) findBehind() {
 			w.caught[i] = now
 		}
 	}
-}
-
-const (
-	heartbeat = 100 * time.Millisecond
-	// missed is how late a heartbeat may be.
-	missed = 250 * time.Millisecond
-	// loadEach is how many processes may want each processor before the machine
-	// is overloaded, and mostOverload what that can multiply bounds by.
-	loadEach     = 2
-	mostOverload = 10
-)
-
-// feelMachine notes when the judge itself had to wait for the processor: then
-// the relays may have had to as well, and no bound on time holds.
-func (r *run) feelMachine(ctx context.Context) {
-	for last := time.Now(); wait(ctx, heartbeat); last = time.Now() {
-		if late := time.Since(last) - heartbeat; late > missed {
-			r.history.stalled("the judge waited for the processor", late)
-		}
-		r.feelLoad()
-	}
-}
-
-// feelLoad reads how many processes want a processor, over the last minute.
-func (r *run) feelLoad() {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return // only Linux has it
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	load, err := strconv.ParseFloat(first, 64)
-	if err != nil {
-		return
-	}
-	overload := min(mostOverload, load/float64(loadEach*runtime.NumCPU()))
-	r.report.load.Store(math.Float64bits(overload))
-	raise(r.report, &r.report.MaxOverload, overload)
 }
