@@ -48,16 +48,18 @@ where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.granted and 
 // the last one, how many, and which have no outcome. Reads that part of the
 // primary key of messages, and no other of those of the outcomes, however they
 // are joined. With $4 only what needs no order, without an ordering key and in a
-// queue that is not one lane; and how many others there are.
+// queue that is not one lane; and how many others there are. (That question is a
+// scalar one: an EXISTS may be answered by hashing the whole table.)
 const sqlPage = `
 with page as materialized (
 	select m.id from outbox.messages m where m.id > $1 and m.id <= $2 order by m.id limit $3
 ),
 bound as materialized (select coalesce(max(p.id), 0) as last from page p),
+one_lane as materialized (select array(select q.queue from outbox.queues q where q.ordering = 'queue' order by q.queue) as queues),
 open as materialized (
-	select p.id, not $4 or exists (
-		select from outbox.messages m where m.id = p.id and m.ordering_key is null
-			and not exists (select from outbox.queues q where q.queue = m.queue and q.ordering = 'queue')) as goes
+	select p.id, not $4 or coalesce((
+		select m.ordering_key is null and m.queue <> all ((select o.queues from one_lane o)::text[])
+		from outbox.messages m where m.id = p.id), false) as goes
 	from page p
 	where not exists (select from outbox.dispatched o
 			where o.message_id = p.id and o.message_id > $1 and o.message_id <= (select last from bound))
