@@ -137,7 +137,7 @@ func (r *router) shut(now time.Time, q *queue) bool {
 // with it what waits behind it in its lane.
 func (r *router) putOff(now time.Time, m *message, failure *PublishError) {
 	most := r.cfg.DeferMax
-	if failure.Class.outage() && m.queue.successes == m.successes {
+	if failure.Class.outage() && !m.blamed {
 		most = min(most, r.cfg.ProbeMax) // nobody gets through to the queue, which may be back soon
 	}
 	notBefore := now.Add(backoff(m.attempts, r.cfg.DeferMin, most))
@@ -160,6 +160,18 @@ func (r *router) holdLane(head *message, put func(*hold)) {
 	r.deferWaiting(l, l.hold)
 	r.rehold(l.hold)
 	r.joinLane(l)
+	signal(r.load)
+}
+
+// overflow sends what waits in a lane that is slower than its messages come into
+// the table. They follow from there at once.
+func (r *router) overflow(l *lane) {
+	q := l.waiting.head.queue
+	r.log.Debug("lane overflows", zap.String(keyQueue, q.name), zap.Int(keyMessages, l.waiting.n))
+	l.hold = newHold(q, l)
+	r.deferWaiting(l, l.hold)
+	r.joinLane(l)
+	r.parked[l.hold] = true // it drains as soon as its queue is live
 	signal(r.load)
 }
 

@@ -13,6 +13,7 @@ type message struct {
 	row    *outbox.Row
 	number uint64    // the source's number; meaningless for a cached one
 	taken  time.Time // when it came into memory
+	since  time.Time // when it became ready, the last time
 
 	// cached says that it was loaded from the table deferred: its row stays
 	// there until it has an outcome, so it can be dropped from memory at any
@@ -29,12 +30,13 @@ type message struct {
 	failure   *PublishError // the last one
 	failedAt  time.Time     // the first failure since it came into memory
 	unknownAt time.Time     // the first attempt, in all sessions, that ended without an answer
+	watched   time.Time     // others that get through after this make its next failure its own
+	blamed    bool          // its last failure was its own
 	outage    bool          // delayed because of the queue, not because of itself
 	goingBack bool          // its row in the table changes, and that is not durable yet
 
-	probesEndpoint bool   // lets the relay know whether the endpoint is back
-	probesQueue    bool   // the same for its queue
-	successes      uint64 // of its queue when the request was sent
+	probesEndpoint bool // lets the relay know whether the endpoint is back
+	probesQueue    bool // the same for its queue
 
 	due        time.Time // while delayed: when it may go
 	heap       int       // while delayed: its place in the heap
@@ -132,16 +134,16 @@ const wholeQueue = "\x00"
 
 // queue is what the router knows of one queue.
 type queue struct {
-	name      string
-	gate      gate
-	settings  Settings
-	pace      pace
-	ready     list // messages that may go now, one at most of each lane
-	inFlight  int
-	inMemory  int    // all of its messages, live and cached
-	listed    bool   // stands in the router's ring
-	successes uint64 // requests that got through
-	hold      *hold  // not nil while the table may have rows of any of its lanes
+	name        string
+	gate        gate
+	settings    Settings
+	pace        pace
+	ready       list // messages that may go now, one at most of each lane
+	inFlight    int
+	inMemory    int       // all of its messages, live and cached
+	listed      bool      // stands in the router's ring
+	lastSuccess time.Time // when a request got through, the last time
+	hold        *hold     // not nil while the table may have rows of any of its lanes
 
 	oneLane    bool // all of its messages are one lane
 	reordering bool // that changes as soon as nothing of it is in memory

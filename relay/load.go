@@ -166,6 +166,8 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow) (again bool) {
 	}
 	switch {
 	case len(rows) == j.limit:
+	case h.state == draining && h.pending > r.chunkOf(h):
+		return true // the end of the table is not near: more is on its way
 	case h.state == draining:
 		h.state = closing
 	case j.final:
@@ -263,6 +265,10 @@ func (r *router) cacheMessage(now time.Time, h *hold, d *deferredRow) *message {
 	m := &message{
 		row: &d.row, cached: true, taken: now, queue: r.queueOf(d.queue), hold: h,
 		attempts: d.attempts, charged: d.charged, unknownAt: d.unknownAt,
+	}
+	if d.attempts > 0 && !d.notBefore.IsZero() {
+		// It failed at the latest when its wait began.
+		m.watched = d.notBefore.Add(-leastBackoff(d.attempts, r.cfg.DeferMin, min(r.cfg.DeferMax, r.cfg.ProbeMax)))
 	}
 	m.queue.inMemory++
 	r.cache[d.row.ID] = m

@@ -11,7 +11,7 @@ import (
 
 // gotThrough opens the gates before an endpoint and a queue that answered.
 func (r *router) gotThrough(now time.Time, m *message) {
-	m.queue.successes++
+	m.queue.lastSuccess = now
 	r.successes++
 	if m.queue.gate.success(m.probesQueue) {
 		r.log.Info("queue is back", zap.String(keyQueue, m.queue.name))
@@ -108,7 +108,7 @@ func (r *router) wakeDue(now time.Time) {
 	for len(r.delayed) > 0 && !r.delayed[0].due.After(now) {
 		m := heap.Pop(&r.delayed).(*message)
 		m.outage = false
-		r.ready(m)
+		r.ready(now, m)
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *router) holdDue(now time.Time) {
 			r.reholdQueue(q)
 		case q.hold == nil && shut && q.inMemory > q.inFlight:
 			r.holdQueue(q, "sending is paused")
-		case q.hold == nil && !q.ready.empty() && now.Sub(q.ready.head.taken) >= r.cfg.OverflowAfter:
+		case q.hold == nil && !q.ready.empty() && now.Sub(q.ready.head.since) >= r.cfg.OverflowAfter:
 			r.holdQueue(q, "slower than its messages come")
 		}
 	}
@@ -136,7 +136,7 @@ func (r *router) holdDue(now time.Time) {
 func (r *router) openDue(now time.Time) {
 	if r.endpoint.closed && r.endpoint.permits(now) {
 		if !r.anyReady() {
-			r.hurry(nil)
+			r.hurry(now, nil)
 		}
 		for _, q := range r.queues {
 			r.list(q)
@@ -149,7 +149,7 @@ func (r *router) openDue(now time.Time) {
 			continue
 		}
 		if q.ready.empty() {
-			r.hurry(q)
+			r.hurry(now, q)
 		}
 		r.list(q)
 		r.wakeOne()
@@ -168,7 +168,7 @@ func (r *router) anyReady() bool {
 
 // hurry makes the message ready that is due first among those which wait for
 // q, or for any queue.
-func (r *router) hurry(q *queue) {
+func (r *router) hurry(now time.Time, q *queue) {
 	var first *message
 	for _, m := range r.delayed {
 		if m.outage && (q == nil || m.queue == q) && (first == nil || m.due.Before(first.due)) {
@@ -180,7 +180,7 @@ func (r *router) hurry(q *queue) {
 	}
 	r.undelay(first)
 	first.outage = false
-	r.ready(first)
+	r.ready(now, first)
 }
 
 func (r *router) nextDue(now time.Time) (next time.Time, ok bool) {
@@ -199,7 +199,7 @@ func (r *router) nextDue(now time.Time) (next time.Time, ok bool) {
 		}
 		r.sooner(&q.gate, sooner)
 		if q.hold == nil && !q.ready.empty() {
-			sooner(q.ready.head.taken.Add(r.cfg.OverflowAfter))
+			sooner(q.ready.head.since.Add(r.cfg.OverflowAfter))
 		}
 	}
 	return next, ok

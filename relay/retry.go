@@ -10,12 +10,17 @@ import (
 // lower half stays free, so that even an unlucky row of draws never becomes a
 // busy loop; the spread keeps many lanes from coming back at the same instant.
 func backoff(n int, least, most time.Duration) time.Duration {
+	half := leastBackoff(n, least, most)
+	return half + rand.N(half+1)
+}
+
+// leastBackoff is the shortest wait that backoff may draw.
+func leastBackoff(n int, least, most time.Duration) time.Duration {
 	span := least
 	for i := 1; i < n && span < most; i++ {
 		span *= 2
 	}
-	span = min(span, most)
-	return span/2 + rand.N(span/2+1)
+	return min(span, most) / 2
 }
 
 // pause is the wait that a queue asked for by Retry-After, with a little on top

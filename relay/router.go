@@ -126,7 +126,7 @@ func (r *router) admitHeld(m *message) {
 // enqueue puts a message into its lane in memory.
 func (r *router) enqueue(now time.Time, m *message) {
 	if !m.queue.ordered(m.row.OrderingKey) {
-		r.ready(m)
+		r.ready(now, m)
 		return
 	}
 	l := r.ensureLane(m.queue, m.row.OrderingKey)
@@ -136,7 +136,7 @@ func (r *router) enqueue(now time.Time, m *message) {
 		return
 	}
 	l.head = m
-	r.ready(m)
+	r.ready(now, m)
 }
 
 // ensureLane returns the lane of an ordering key.
@@ -176,8 +176,8 @@ func (r *router) queueOf(name string) *queue {
 }
 
 // ready lets a message go out as soon as a worker is free.
-func (r *router) ready(m *message) {
-	m.place = placeReady
+func (r *router) ready(now time.Time, m *message) {
+	m.place, m.since = placeReady, now
 	m.queue.ready.push(m)
 	r.list(m.queue)
 	r.wakeOne()
@@ -254,7 +254,9 @@ func (r *router) pick(now time.Time) *message {
 		q.inFlight++
 		r.inFlight++
 		m.place = placeFlying
-		m.successes = q.successes
+		if m.watched.IsZero() {
+			m.watched = now
+		}
 		m.probesEndpoint = r.endpoint.enter()
 		m.probesQueue = q.gate.enter()
 		return m
@@ -305,9 +307,13 @@ func (r *router) settle(now time.Time, m *message, receipt Receipt, failure *Pub
 	if failure.Class == UnknownOutcome && m.unknownAt.IsZero() {
 		m.unknownAt = now
 	}
-	if failure.Class == Conflict || m.queue.successes != m.successes {
-		m.charged++ // the queue answered, or others get through: it is this message
+	// The queue answered, or others got through since the last attempt: then it
+	// is this message.
+	m.blamed = failure.Class == Conflict || m.queue.lastSuccess.After(m.watched)
+	if m.blamed {
+		m.charged++
 	}
+	m.watched = now
 	if !failure.Class.outage() {
 		r.gotThrough(now, m) // the queue answered: it is there
 	} else {
@@ -319,11 +325,15 @@ func (r *router) settle(now time.Time, m *message, receipt Receipt, failure *Pub
 		r.bury(now, m, failure, failure.Class.String())
 	case m.charged >= r.maxAttempts(m.queue):
 		r.bury(now, m, failure, reasonExhausted)
-	case !m.cached && m.queue.hold != nil || m.queue.reordering || now.Sub(m.failedAt) >= r.cfg.DeferAfter || r.shut(now, m.queue):
+	case !m.cached && m.queue.hold != nil || m.queue.reordering || r.shut(now, m.queue):
 		r.putOff(now, m, failure)
 	default:
-		wait := backoff(m.attempts, r.cfg.RetryMin, r.cfg.RetryMax)
-		r.delay(m, now.Add(max(wait, failure.RetryAfter)))
+		due := now.Add(max(backoff(m.attempts, r.cfg.RetryMin, r.cfg.RetryMax), failure.RetryAfter))
+		if due.Sub(m.failedAt) >= r.cfg.DeferAfter {
+			r.putOff(now, m, failure) // the slot waits for what is in memory
+			return
+		}
+		r.delay(m, due)
 	}
 }
 
@@ -386,10 +396,14 @@ func (r *router) advance(now time.Time, m *message) {
 		// A hold began while the head was in flight: the rest follows.
 		r.deferWaiting(l, q.hold)
 	}
+	if next := l.waiting.head; next != nil && !next.cached && l.hold == nil && now.Sub(next.taken) >= r.cfg.OverflowAfter {
+		r.overflow(l)
+		return
+	}
 	if !l.waiting.empty() {
 		next := l.waiting.pop()
 		l.head = next
-		r.ready(next)
+		r.ready(now, next)
 		return
 	}
 	if l.hold == nil {
