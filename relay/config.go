@@ -55,8 +55,8 @@ type Config struct {
 	// then the slot waits with them.
 	DeferAfter time.Duration `env:"DEFER_AFTER, default=2s"`
 	// OverflowAfter is how long a message may wait in memory for its turn
-	// before its queue overflows into the table: the queue is slower than its
-	// messages come.
+	// before its queue, or its lane, overflows into the table: that is slower
+	// than its messages come.
 	OverflowAfter time.Duration `env:"OVERFLOW_AFTER, default=5s"`
 	// DeferMin is the longest wait before a deferred message is tried again; it
 	// doubles with every attempt.
@@ -64,8 +64,8 @@ type Config struct {
 	// DeferMax is the longest wait between two attempts of a deferred message.
 	DeferMax time.Duration `env:"DEFER_MAX, default=5m"`
 	// MaxAttempts is the number of failures after which a message becomes a
-	// dead letter. Only those count during which others got through to its
-	// queue: an outage burns nobody's attempts.
+	// dead letter. Only those count before which others got through to its
+	// queue since the last one: an outage burns nobody's attempts.
 	MaxAttempts int `env:"MAX_ATTEMPTS, default=20"`
 	// KeyWindow is how long the queue is trusted to remember a key. A message
 	// that may have been accepted longer ago and goes out again is a possible

@@ -404,3 +404,80 @@ func (r *rig) endDurably(m *message, failure *PublishError) {
 	r.end(m, failure)
 	r.durable()
 }
+
+// A failure is the message's own if others got through since its last one, also
+// when none did while its request was under way.
+func TestRouter_BlameSinceTheLastFailure(t *testing.T) {
+	r := newRig(testConfig())
+	poison, other := r.put("q", "a"), r.put("q", "b")
+	if r.takeOne() != poison || r.takeOne() != other {
+		t.Fatal("want both in flight")
+	}
+	r.end(poison, failed(Transient)) // nobody got through yet
+	r.pass(100 * time.Millisecond)
+	r.end(other, nil)
+	r.pass(time.Second)
+	if r.takeOne() != poison {
+		t.Fatal("want another attempt")
+	}
+	r.end(poison, failed(Transient))
+	r.pass(2 * time.Second)
+	if r.takeOne() != poison {
+		t.Fatal("want another attempt")
+	}
+	r.end(poison, failed(Transient)) // nobody since
+	if poison.attempts != 3 || poison.charged != 1 {
+		t.Errorf("%d attempts, %d charged, want 3 and 1", poison.attempts, poison.charged)
+	}
+}
+
+// A wait that goes beyond DeferAfter is spent in the table: the slot waits for
+// what is in memory.
+func TestRouter_LongWaitsAreSpentInTheTable(t *testing.T) {
+	cfg := testConfig()
+	cfg.DeferAfter = 2 * time.Second
+	r := newRig(cfg)
+	m := r.put("q", "a")
+	m.attempts = 20 // of earlier sessions
+	r.takeOne()
+	failure := failed(Transient)
+	failure.RetryAfter = 1900 * time.Millisecond
+	if o := r.end(m, failure); o != nil {
+		t.Fatalf("outcome %v, want a wait in memory", o.state)
+	}
+	r.pass(1950 * time.Millisecond)
+	r.takeOne()
+	if o := r.end(m, failed(Transient)); o == nil || o.state != deferred {
+		t.Errorf("outcome %v, want it deferred", o)
+	}
+}
+
+// A lane that is slower than its messages come overflows alone; the other lanes
+// of its queue stay in memory.
+func TestRouter_SlowLaneOverflowsAlone(t *testing.T) {
+	cfg := testConfig()
+	cfg.OverflowAfter = 5 * time.Second
+	r := newRig(cfg)
+	for range 10 {
+		r.put("q", "slow")
+	}
+	slow := r.takeOne()
+	for range 8 {
+		r.pass(time.Second)
+		fast := r.put("q", "fast")
+		if r.takeOne() != fast {
+			t.Fatal("want the other lane to go on")
+		}
+		if o := r.end(fast, nil); o.state != dispatched {
+			t.Fatalf("outcome of the other lane is %v", o.state)
+		}
+	}
+	r.emitted = nil
+	r.end(slow, nil)
+	if len(r.emitted) != 10 || r.emitted[1].state != deferred || r.emitted[9].row().ID != 10 {
+		t.Fatalf("%d outcomes, want one dispatched and nine deferred in order", len(r.emitted))
+	}
+	if r.queueOf("q").hold != nil || r.lanes[laneKey{"q", "slow"}].hold == nil {
+		t.Error("want the lane held, and not the queue")
+	}
+}
