@@ -7,14 +7,14 @@ import (
 
 // numbers looks whether new messages get numbers that have outcomes already, as
 // after TRUNCATE ... RESTART IDENTITY, or in a table that was swapped for another.
-// The relay would take them for messages that it has dealt with.
+// The relay may take them for messages that it has dealt with.
 func numbers(ctx context.Context, p *patient) (finding, error) {
 	var sequence string
 	var last, highest int64
 	err := p.conn.QueryRow(ctx, p.in(`
 		select coalesce(s.name, ''), coalesce(pg_sequence_last_value(s.name::regclass), 0), greatest(0,
 			(select max(message_id) from outbox.dispatched), (select max(message_id) from outbox.dead_letters),
-			(select max(message_id) from outbox.deferred))
+			(select max(message_id) from outbox.deferred), (select max(message_id) from outbox.withdrawn))
 		from (select pg_get_serial_sequence($1, 'id') as name) s`), p.table("messages")).Scan(&sequence, &last, &highest)
 	switch {
 	case err != nil:
@@ -26,13 +26,14 @@ func numbers(ctx context.Context, p *patient) (finding, error) {
 	}
 	return finding{
 		status: Fail, observed: fmt.Sprintf("the last one is %d, outcomes reach up to %d", last, highest),
-		message: fmt.Sprintf("numbers of messages begin again: up to %d there are outcomes of earlier messages, and the relay takes new ones for these",
+		message: fmt.Sprintf("numbers of messages begin again: up to %d there are outcomes of earlier messages, and the relay may take new ones for these",
 			highest),
 		remedy: "as the owner of the tables, while no relay runs: it finds the messages that it took for others at its next start",
 		sql: script(
 			fmt.Sprintf("select setval(%s, %d)", literal(sequence), highest),
 			p.in("delete from outbox.dispatched d using outbox.messages m where m.id = d.message_id and d.dispatched_at < m.created_at"),
 			p.in("delete from outbox.dead_letters d using outbox.messages m where m.id = d.message_id and d.died_at < m.created_at"),
+			p.in("delete from outbox.withdrawn d using outbox.messages m where m.id = d.message_id and d.withdrawn_at < m.created_at"),
 		),
 	}, nil
 }

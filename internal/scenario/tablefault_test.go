@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/relaybin"
 	"github.com/outbox-relay/outbox-relay/internal/scenario"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
@@ -255,10 +256,10 @@ func asRole(t *testing.T, w *scenario.World) (role string) {
 func TestTableFault_RowSecurity(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct{ harm, mend string }{
-		"no policy":            {"", "alter table outbox.messages disable row level security"},
-		"a policy hides some":  {"create policy few on outbox.messages using (key not like 'm-1%')", "alter role %s bypassrls"},
-		"a policy hides none":  {"create policy all_of_them on outbox.messages using (true)", "alter role %s bypassrls"},
-		"the doctor mends it ": {"", ""},
+		"no policy":           {"", "alter table outbox.messages disable row level security"},
+		"a policy hides some": {"create policy few on outbox.messages using (key not like 'm-1%')", "alter role %s bypassrls"},
+		"a policy hides none": {"create policy all_of_them on outbox.messages using (true)", "alter role %s bypassrls"},
+		"the doctor mends it": {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -365,8 +366,15 @@ func TestSCH14_NoPrimaryKey(t *testing.T) {
 	if err := r.Stop(); err != nil {
 		t.Fatal(err)
 	}
+	pgtest.Eventually(t, scenario.Patience, func() error {
+		if n := w.Count(`select count(*) from outbox.dispatched where dispatched_at < now() - interval '1 s'`); n < 10 {
+			return fmt.Errorf("%d of 10 are old enough to be removed", n)
+		}
+		return nil
+	})
 	r = w.Start()
 	awaitLife(t, w, "after")
+	loud(t, r, zapcore.WarnLevel, "retention failed", "replica identity")
 	w.Settle()
 	for _, m := range w.Keys() {
 		if n := w.Requests(m.Key); n != 1 {
