@@ -100,20 +100,36 @@ func (r *Relay) expectNewSlot(ctx context.Context) error {
 	})
 }
 
-// deferred returns the rows that a job asks for.
-func (s *store) deferred(ctx context.Context, j job) (chunk []deferredRow, err error) {
+// deferred returns the rows that a job asks for, as many as fit into so many
+// bytes and at least one, and whether there may be more.
+func (s *store) deferred(ctx context.Context, j job, bytes int) (chunk []deferredRow, more bool, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		rows, err := s.query(ctx, conn, j)
 		if err != nil {
 			return err
 		}
-		chunk, err = pgx.CollectRows(rows, scanDeferred)
-		return err
+		defer rows.Close()
+		chunk, more = nil, false
+		for rows.Next() {
+			if bytes <= 0 {
+				more = true
+				break
+			}
+			d, err := scanDeferred(rows)
+			if err != nil {
+				return err
+			}
+			bytes -= d.row.Size()
+			chunk = append(chunk, d)
+		}
+		rows.Close()
+		more = more || len(chunk) == j.limit
+		return rows.Err()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read deferred messages: %w", err)
+		return nil, false, fmt.Errorf("read deferred messages: %w", err)
 	}
-	return chunk, nil
+	return chunk, more, nil
 }
 
 func (s *store) query(ctx context.Context, conn *pgx.Conn, j job) (pgx.Rows, error) {
@@ -154,7 +170,7 @@ func (s *store) horizon(ctx context.Context) (id int64, err error) {
 	return id, err
 }
 
-func scanDeferred(rows pgx.CollectableRow) (d deferredRow, err error) {
+func scanDeferred(rows pgx.Rows) (d deferredRow, err error) {
 	var found, past bool
 	var notBefore, unknownAt, createdAt pgtype.Timestamptz
 	m := &d.row

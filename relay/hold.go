@@ -101,6 +101,7 @@ func (r *router) drop(m *message) {
 
 func (r *router) uncache(m *message) {
 	delete(r.cache, m.row.ID)
+	r.cacheBytes -= m.row.Size()
 	if m.hold != nil {
 		m.hold.cached--
 		m.hold = nil

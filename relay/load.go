@@ -21,6 +21,10 @@ type chunks struct {
 var wholeChunks = chunks{queue: 1000, lane: 100, probe: 20, due: 500}
 
 const (
+	// cacheShare is the part of the window, in messages and in bytes, that rows
+	// of the table may take in memory, beside the live messages. One chunk may go
+	// beyond it.
+	cacheShare = 4
 	// duePoll is how often rows are looked for whose time has come: also those
 	// that somebody else put there.
 	duePoll = time.Second
@@ -39,6 +43,18 @@ type job struct {
 	heldQueues []string // for rows whose time has come: these wait for their queue
 }
 
+// fitting is the number of rows to ask for next. Rows that are large do not fit
+// into a chunk's bytes: what is read beyond them is thrown away.
+func fitting(before, limit, rows int, more bool, most int) int {
+	switch {
+	case more && rows < limit:
+		return max(1, rows)
+	case more:
+		return min(2*before, most)
+	}
+	return before
+}
+
 // dueCursor is how far a look at the rows has come whose time has come: after a
 // full chunk the next one follows it at once.
 type dueCursor struct {
@@ -53,7 +69,7 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 	defer r.mu.Unlock()
 	clear(r.gone)
 	clear(r.changed)
-	if r.stopped || len(r.cache) >= r.cfg.WindowMessages {
+	if r.stopped || len(r.cache) >= r.cfg.WindowMessages/cacheShare || r.cacheBytes >= r.cfg.WindowBytes/cacheShare {
 		return job{}, false
 	}
 	r.startDraining(now)
@@ -61,7 +77,7 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 		if r.wantsMore(now, h) {
 			h.loading = true
 			return job{
-				hold: h, generation: h.generation, after: h.cursor, limit: r.chunkOf(h),
+				hold: h, generation: h.generation, after: h.cursor, limit: min(r.chunkOf(h), r.fit),
 				final: h.state == closing && h.pending == 0,
 			}, true
 		}
@@ -69,7 +85,7 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 	if !poll && !r.due.more {
 		return job{}, false
 	}
-	j := job{after: r.due.position, afterTime: r.due.notBefore, limit: r.chunks.due, heldQueues: []string{}}
+	j := job{after: r.due.position, afterTime: r.due.notBefore, limit: min(r.chunks.due, r.fit), heldQueues: []string{}}
 	for name, q := range r.queues {
 		if q.hold != nil || !r.sendable(now, q) {
 			j.heldQueues = append(j.heldQueues, name)
@@ -124,18 +140,19 @@ func (r *router) chunkOf(h *hold) int {
 	return r.chunks.queue
 }
 
-// loaded takes in what a job has read. It reports whether it met a row that has
-// to be read again in a moment: its message is not visible yet, or a change of
-// the row is on its way.
-func (r *router) loaded(now time.Time, j job, rows []deferredRow) (again bool) {
+// loaded takes in what a job has read; more says that the table may have more of
+// it. It reports whether it met a row that has to be read again in a moment: its
+// message is not visible yet, or a change of the row is on its way.
+func (r *router) loaded(now time.Time, j job, rows []deferredRow, more bool) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.fit = fitting(r.fit, j.limit, len(rows), more, r.chunks.queue)
 	if j.hold == nil {
 		for i := range rows {
 			r.takeDue(now, &rows[i])
 		}
 		r.due = dueCursor{}
-		if n := len(rows); n == j.limit {
+		if n := len(rows); more && n > 0 {
 			last := &rows[n-1]
 			r.due = dueCursor{more: true, notBefore: last.notBefore, position: last.position}
 		}
@@ -165,7 +182,7 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow) (again bool) {
 		h.cursor = d.position
 	}
 	switch {
-	case len(rows) == j.limit:
+	case more:
 	case h.state == draining && h.pending > r.chunkOf(h):
 		return true // the end of the table is not near: more is on its way
 	case h.state == draining:
@@ -272,6 +289,7 @@ func (r *router) cacheMessage(now time.Time, h *hold, d *deferredRow) *message {
 	}
 	m.queue.inMemory++
 	r.cache[d.row.ID] = m
+	r.cacheBytes += d.row.Size()
 	if h != nil {
 		h.cached++
 	}
@@ -337,8 +355,9 @@ func (s *session) loadAll(ctx context.Context) error {
 
 func (s *session) loadOne(ctx context.Context, j job) error {
 	var rows []deferredRow
+	var more bool
 	err := s.relay.retry(ctx, func() (err error) {
-		rows, err = s.relay.loading.deferred(ctx, j)
+		rows, more, err = s.relay.loading.deferred(ctx, j, s.relay.cfg.WindowBytes/cacheShare)
 		return err
 	})
 	if over(ctx) {
@@ -352,7 +371,7 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 			rows[i].carried = s.relay.takeCarried(&rows[i].row)
 		}
 	}
-	if s.router.loaded(time.Now(), j, rows) {
+	if s.router.loaded(time.Now(), j, rows, more) {
 		sleep(ctx, againPause)
 	}
 	if len(rows) > 0 {

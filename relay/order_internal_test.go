@@ -282,7 +282,7 @@ func (w *world) get() {
 		ids = append(ids, row.row.ID)
 	}
 	w.note("get %v for %s", ids, w.describe(*w.job))
-	w.loaded(w.now, *w.job, rows)
+	w.loaded(w.now, *w.job, rows, len(rows) == w.job.limit)
 	w.job = nil
 }
 

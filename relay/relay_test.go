@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -655,5 +656,23 @@ func TestOPS11_RetentionRemovesDispatchedOnly(t *testing.T) {
 	}
 	if got := b.count(`select count(*) from outbox.messages m where m.id <= 4000`); got != 0 {
 		t.Errorf("%d old messages are left", got)
+	}
+}
+
+// Large messages come back from the table a few at a time, so that memory stays
+// within the window, and all of them arrive in order.
+func TestRelay_LargeMessagesFromTheTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.WindowBytes = 1 << 20
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, ordering_key, payload)
+		select 'k' || i, 'q', 'o', jsonb_build_object('filler', repeat('x', 200000)) from generate_series(1, 40) i`)
+	b.exec(`insert into outbox.deferred (message_id, queue, ordering_key, reason) select id, queue, ordering_key, 'held' from outbox.messages order by id`)
+	queue := &accept{}
+	b.start(queue)
+	b.awaitCount(40, countDispatched)
+	if !slices.IsSorted(queue.order) || len(queue.order) != 40 {
+		t.Errorf("sent %v, want 1 to 40 in order", queue.order)
 	}
 }

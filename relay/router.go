@@ -35,12 +35,14 @@ type router struct {
 	bytes     int    // of their text
 	stopped   bool
 
-	cache    map[int64]*message // messages of the table in memory, until their outcome is durable
-	gone     map[int64]bool     // messages that left the table since the last chunk was asked for
-	changed  map[int64]bool     // rows of the table that changed since then
-	draining map[*hold]bool     // holds that want the next rows
-	due      dueCursor
-	parked   map[*hold]bool // lanes that were draining when their queue was held
+	cache      map[int64]*message // messages of the table in memory, until their outcome is durable
+	cacheBytes int                // of their text
+	fit        int                // rows of the table that are asked for at most
+	gone       map[int64]bool     // messages that left the table since the last chunk was asked for
+	changed    map[int64]bool     // rows of the table that changed since then
+	draining   map[*hold]bool     // holds that want the next rows
+	due        dueCursor
+	parked     map[*hold]bool // lanes that were draining when their queue was held
 
 	room  chan struct{} // capacity 1: the window has shrunk
 	alarm chan struct{} // capacity 1: something became due earlier
@@ -51,6 +53,7 @@ func newRouter(cfg Config, log *zap.Logger, emit func(*outcome)) *router {
 	return &router{
 		cfg:      cfg,
 		chunks:   wholeChunks,
+		fit:      wholeChunks.queue,
 		log:      log,
 		emit:     emit,
 		queues:   map[string]*queue{},
