@@ -383,3 +383,47 @@ func TestPoll_ScheduledMessages(t *testing.T) {
 		t.Error("a message arrived that was withdrawn")
 	}
 }
+
+// OPS-14 by polling: SQL goes through a pooler that hands out transactions. The
+// connection with the lock must not, whether the pooler refuses the settings of a
+// session or ignores them.
+func TestPoll_ConnectionPooler(t *testing.T) {
+	t.Parallel()
+	w := polling(scenario.New(t))
+	direct := w.Env["DATABASE_URL"]
+	ignored := []string{
+		"enable_seqscan", "enable_bitmapscan", "extra_float_digits", "search_path", "default_transaction_isolation", "idle_session_timeout",
+		"statement_timeout", "lock_timeout", "tcp_user_timeout", "idle_in_transaction_session_timeout",
+	}
+	for name, ignored := range map[string][]string{"refuses settings": nil, "ignores settings": ignored} {
+		w.Env["DATABASE_URL"] = pgtest.Pooler(t, w.URL, ignored...)
+		p := relaybin.Run(t, w.Env, "run")
+		p.AwaitExit(t, 14)
+		if text := p.Log().Text(); !strings.Contains(text, "connection pooler answers") || !strings.Contains(text, "RELAY_REPLICATION_URL") {
+			t.Errorf("%s: the log does not tell of the pooler:\n%s", name, text)
+		}
+	}
+	w.Env["RELAY_REPLICATION_URL"] = direct
+	process(t, w, nil)
+	w.Insert(scenario.Batch("m", 100, "a", "b", "")...)
+	settlePoll(t, w)
+}
+
+// What the relay was on last holds it in this mode, too.
+func TestPoll_AnotherCluster(t *testing.T) {
+	t.Parallel()
+	w := polling(scenario.New(t))
+	w.Exec(`insert into outbox.relays (slot, system_identifier, timeline, epoch, confirmed_lsn) values ($1, 4711, 1, 1, '0/0')`, w.Env["RELAY_SLOT"])
+	w.Insert(scenario.Batch("m", 20, "a", "")...)
+	p := relaybin.Run(t, w.Env, "run")
+	line := p.AwaitLog(t, "table cannot be polled, will be tried again")
+	if line.Level() != "error" || !strings.Contains(line.Text, "this is another cluster") || !strings.Contains(line.Text, "outbox-relay adopt") {
+		t.Errorf("the line is %s", line.Text)
+	}
+	if n := len(w.Published()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+	pollVerb(t, w, 0, "adopt", "--yes")
+	p.AwaitLog(t, "session began")
+	settlePoll(t, w)
+}

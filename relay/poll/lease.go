@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,12 +50,25 @@ func leaseConfig(base *pgx.ConnConfig, lease time.Duration) *pgx.ConnConfig {
 		"tcp_user_timeout":                    timeout,
 		"idle_in_transaction_session_timeout": "0",
 	})
+	seekPrimary(c)
 	// Cancelling a statement tells the server, instead of leaving it at work
 	// with the lock in its hands.
 	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
 	}
 	return c
+}
+
+// seekPrimary lets a connection string with several hosts find the one that
+// takes writes. With one there is nothing to choose: what is wrong with it is
+// said with more words later.
+func seekPrimary(c *pgx.ConnConfig) {
+	several := slices.ContainsFunc(c.Fallbacks, func(other *pgconn.FallbackConfig) bool {
+		return other.Host != c.Host || other.Port != c.Port
+	})
+	if several && c.ValidateConnect == nil {
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
 }
 
 // identity tells which server a connection leads to.

@@ -235,6 +235,7 @@ func (s *Source) connect(ctx context.Context, what string, config *pgx.ConnConfi
 func plainConfig(base *pgx.ConnConfig) *pgx.ConnConfig {
 	c := base.Copy()
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
+	seekPrimary(c)
 	return c
 }
 
