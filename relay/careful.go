@@ -127,15 +127,6 @@ func (s *session) condemn(w *worker, m *message) (next *message) {
 	return s.router.finish(now, w, m, Receipt{}, failure)
 }
 
-// emit hands an outcome to the writer, with the reason of a message that was
-// condemned.
-func (s *session) emit(o *outcome) {
-	if o.state == dead && errors.Is(o.failure, errCrashes) {
-		o.reason = reasonCrashed
-	}
-	s.writer.put(o)
-}
-
 // writeDown says which message is about to be sent, for the next start to know
 // if there is one. All attempts of a session count as one. What is not on record
 // must not be sent.

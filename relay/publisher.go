@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -107,6 +108,14 @@ func (e *PublishError) Error() string {
 // accepted it.
 func (e *PublishError) sent() bool {
 	return e == nil || e.Class != Refused || e.Status != 0
+}
+
+// reason is that of a dead letter.
+func (e *PublishError) reason() string {
+	if errors.Is(e.Err, errCrashes) {
+		return reasonCrashed
+	}
+	return e.Class.String()
 }
 
 // Unwrap returns the cause.

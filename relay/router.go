@@ -317,15 +317,19 @@ func (r *router) settle(now time.Time, m *message, receipt Receipt, failure *Pub
 		m.charged++
 	}
 	m.watched = now
-	if !failure.Class.outage() {
-		r.gotThrough(now, m) // the queue answered: it is there
-	} else {
+	switch {
+	case failure.Class.outage():
 		r.failed(now, m, failure)
 		m.outage = true
+	case failure.sent():
+		r.gotThrough(now, m) // the queue answered: it is there
+	default:
+		m.queue.gate.leave(m.probesQueue)
+		r.endpoint.leave(m.probesEndpoint)
 	}
 	switch {
 	case failure.Class == Refused, failure.Class == Conflict && m.charged >= r.cfg.ConflictAttempts:
-		r.bury(now, m, failure, failure.Class.String())
+		r.bury(now, m, failure, failure.reason())
 	case m.charged >= r.maxAttempts(m.queue):
 		r.bury(now, m, failure, reasonExhausted)
 	case !m.cached && m.queue.hold != nil || m.queue.reordering || r.shut(now, m.queue):

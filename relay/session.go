@@ -59,7 +59,7 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 		cfg: r.cfg, log: log, store: r.writing, epoch: epoch,
 		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1),
 	}
-	s.router = newRouter(r.cfg, log, s.emit)
+	s.router = newRouter(r.cfg, log, s.writer.put)
 	s.writer.room = s.router.room
 	if err := s.countStart(ctx); err != nil {
 		return nil, err

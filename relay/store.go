@@ -81,14 +81,6 @@ func (s *store) takeOver(ctx context.Context, holder, version, position string, 
 	return t, nil
 }
 
-// record stores the confirmed flush alone.
-func (s *store) record(ctx context.Context, epoch int64, position string) error {
-	return s.with(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, s.sql.record, s.slot, epoch, position)
-		return err
-	})
-}
-
 // leave stores the last confirmed flush of a session that the server heard of:
 // from now on only somebody else can move the slot forward.
 func (s *store) leave(ctx context.Context, epoch int64, position string) error {
