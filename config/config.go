@@ -23,7 +23,8 @@ type Config struct {
 	// that is not this machine needs TLS: sslmode=verify-full is the safe
 	// choice, require encrypts without checking who answers. What it leaves out
 	// is taken from libpq's PG* variables and from the password file, which is
-	// read again for every new connection. Options for connection pools
+	// read again for every new connection. With several hosts the relay works
+	// on the one that is the primary. Options for connection pools
 	// (pool_max_conns and the like) are ignored.
 	DatabaseURL secret.Text `env:"DATABASE_URL"`
 	// ReplicationURL is the connection string for reading the WAL, if it is not
