@@ -32,8 +32,9 @@ const (
 	firstQueue
 )
 
-// marking is what a mark needs, and the slot to follow.
-const marking = processes | server | statements | stream | theSlot | machine
+// marking is what a mark needs, and the slot to follow. A machine that stands
+// still now and then is no disturbance: it makes bounds longer.
+const marking = processes | server | statements | stream | theSlot
 
 func queuePart(number int) part { return firstQueue << number }
 
@@ -135,6 +136,18 @@ func (h *history) calmSince(parts part, now moment) (since moment) {
 		}
 	}
 	return since
+}
+
+// stood is how long the machine stood still between two moments.
+func (h *history) stood(from, to moment) (total moment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.all {
+		if d.parts&machine != 0 && d.overlaps(from, to) {
+			total += min(d.end, to) - max(d.begin, from)
+		}
+	}
+	return total
 }
 
 // longestCalm is the longest time between two moments in which none of the

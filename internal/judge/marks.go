@@ -25,7 +25,7 @@ type markWanted struct {
 
 // mayLose is what may take an answer away from a relay before it is marked:
 // everything but the way of statements, which a relay waits for.
-const mayLose = (marking | requests) &^ statements
+const mayLose = (marking | requests | machine) &^ statements
 
 // wantedMarks are answers that are old enough to be marked.
 func (l *ledger) wantedMarks(now moment) (wanted []markWanted) {
@@ -63,7 +63,7 @@ func (l *ledger) judgeMarks(wanted []markWanted, marked map[string]time.Time, no
 		if _, lost := l.history.first(mayLose, w.answered-aroundAnswer, now); lost {
 			continue
 		}
-		if now-max(w.answered, calm+l.scaled(recovery)) > l.scaled(markPatient) {
+		if l.exceeded(markPatient, max(w.answered, calm+l.scaled(recovery)), now) {
 			r.told = true
 			l.violate("mark", w.key, "not marked at %v: the queue said yes at %v, and Postgres is well since %v", now, w.answered, calm)
 			continue

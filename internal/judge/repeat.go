@@ -61,7 +61,7 @@ func (l *ledger) judgeRepeat(p repeat, marked moment) {
 	from := p.answered - aroundTimeout
 	_, delayed := l.history.first(delaying, from, p.at)
 	began := l.history.sessionOf(p.at)
-	broke, ok := l.history.first(marking|requests, from, p.at)
+	broke, ok := l.history.first(marking|requests|machine, from, p.at)
 	switch {
 	case !delayed && marked+commitSlack < began:
 		l.violate("repeat", p.key, "sent again at %v although marked at %v, by a session that began at %v", p.at, marked, began)

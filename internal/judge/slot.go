@@ -96,7 +96,7 @@ func (w *watcher) judgeSlot(now moment, s *sight) {
 	if w.slotTold == max(calm, 1) {
 		return
 	}
-	if now-reached > age {
+	if r.ledger.exceeded(slotAge, reached, now) {
 		w.slotTold = max(calm, 1)
 		r.report.violate("slot", "at %v it has not reached the end of the WAL of %v, %d bytes behind, and Postgres is well since %v",
 			now, reached, s.end-s.confirmed, calm)

@@ -17,6 +17,13 @@ func (l *ledger) scaled(d time.Duration) moment {
 	return milliseconds(time.Duration(l.report.slack() * float64(d)))
 }
 
+// exceeded reports whether a bound was exceeded by what began at a moment. How
+// long the machine stood still since then counts twice: what it held up has to be
+// caught up with.
+func (l *ledger) exceeded(d time.Duration, from, now moment) bool {
+	return now-from > l.scaled(d) && now-from > l.scaled(d)+2*l.history.stood(from, now)
+}
+
 // judgeWithdrawn is asked at the first acceptance of a message that was deleted
 // while it was deferred. What a relay had in its hands at that time may go out;
 // after a crash of the server the slot goes back, and nothing records a
@@ -25,7 +32,7 @@ func (l *ledger) judgeWithdrawn(r *row, key string, at moment) {
 	switch {
 	case l.history.crashed(r.ended-l.scaled(recovery), at):
 		l.report.count(&l.report.Withdrawals.AfterCrash)
-	case l.history.longestCalm(marking|requests, r.gone, at) < l.scaled(withdrawal):
+	case l.history.longestCalm(marking|requests, r.gone, at) < l.scaled(withdrawal)+2*l.history.stood(r.gone, at):
 		l.report.count(&l.report.Withdrawals.UnderWay)
 	default:
 		l.violate("withdrawn", key, "accepted at %v, and withdrawn at %v", at, r.gone)
@@ -93,7 +100,7 @@ func (l *ledger) lookAt(b *backlog, n name, now moment, well []moment) {
 	if r.told {
 		return
 	}
-	if calm := well[r.queue]; calm > 0 && now-max(since, calm) > l.scaled(promptness) {
+	if calm := well[r.queue]; calm > 0 && l.exceeded(promptness, max(since, calm), now) {
 		r.told = true
 		l.violate("late", l.key(n), "not accepted at %v: committed at %v, due %v, its queue well since %v", now, r.ended, r.due, calm)
 	}

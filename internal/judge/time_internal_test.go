@@ -68,6 +68,8 @@ func TestLedger_FindsLate(t *testing.T) {
 				l.saw(at(l, 1500, request(key, i+1)))
 			}
 		}},
+		"the machine stood still":   {"", 1000, 3, func(l *ledger) { disturb(l, machine, 2_000, 14_000) }},
+		"the machine stood a while": {"late", 1000, 3, func(l *ledger) { disturb(l, machine, 2_000, 4_000) }},
 		"its time has just come": {"", 1000, 0, func(l *ledger) {
 			for i := range 3 {
 				l.writers[0][i].due = 29_000
@@ -113,6 +115,7 @@ func TestLedger_FindsMissingMarks(t *testing.T) {
 		"the relay died with the answer":     {"", 60_000, 0, false, func(l *ledger) { disturb(l, processes, 20_100, 22_000) }},
 		"the answer did not get to a relay":  {"", 60_000, 0, false, func(l *ledger) { disturb(l, requests, 19_000, 20_000) }},
 		"something broke long before":        {"mark", 31_000, 0, false, func(l *ledger) { disturb(l, marking, 5_000, 6_000) }},
+		"the machine stood still":            {"", 33_000, 0, false, func(l *ledger) { disturb(l, machine, 21_000, 26_000) }},
 		"the queue is down, Postgres is not": {"mark", 31_000, 0, false, func(l *ledger) { disturb(l, allQueues(), 20_100, 31_000) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,6 +197,8 @@ func TestHistory_TellsCalm(t *testing.T) {
 	l := story(t)
 	disturb(l, server, 10_000, 20_000)
 	disturb(l, stream, 12_000, 15_000)
+	disturb(l, machine, 30_000, 35_000)
+	disturb(l, machine, 50_000, 52_000)
 	disturb(l, requests, 40_000, 0)
 	h := l.history
 	for _, c := range []struct{ got, want moment }{
@@ -206,6 +211,8 @@ func TestHistory_TellsCalm(t *testing.T) {
 		{h.longestCalm(marking, 15_000, 30_000), 10_000},
 		{h.longestCalm(marking|requests, 0, 60_000), 20_000},
 		{h.longestCalm(processes, 1_000, 60_000), 59_000},
+		{h.stood(0, 60_000), 7_000},
+		{h.stood(32_000, 51_000), 4_000},
 	} {
 		if c.got != c.want {
 			t.Errorf("%v, want %v", c.got, c.want)

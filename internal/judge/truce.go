@@ -43,7 +43,7 @@ func (r *run) lull(ctx context.Context, number int) {
 	f.Queue = queues[broken]
 	end = r.script.begin(f)
 	if r.catchUp(ctx, broken) && wait(ctx, time.Duration(r.cfg.Scale*float64(quietTime))) {
-		r.report.count(&r.report.Lulls)
+		r.judged(&r.report.Lulls)
 	}
 	end()
 	done()
@@ -54,8 +54,14 @@ func (r *run) truce(ctx context.Context) {
 	defer r.quiet()()
 	r.report.say("truce")
 	if r.catchUp(ctx, -1) && wait(ctx, time.Duration(r.cfg.Scale*float64(quietTime))) {
-		r.report.count(&r.report.Truces)
+		r.judged(&r.report.Truces)
 	}
+}
+
+// judged counts a quiet time.
+func (r *run) judged(figure *int64) {
+	r.report.count(figure)
+	r.report.say("judged, with bounds on time times %.1f", r.report.slack())
 }
 
 // quiet waits for the end of what is going wrong and keeps anything else from
