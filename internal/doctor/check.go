@@ -70,6 +70,10 @@ var checks = []check{
 		needs: []string{"D31"}, run: numbers,
 	},
 	{
+		id: "D46", title: "Cluster of the relay", severity: Fail, expected: "the one that it was on last",
+		needs: []string{"D02", "D31"}, run: sameCluster,
+	},
+	{
 		id: "D09", title: "Slot", severity: Fail, expected: "a logical slot of pgoutput in this database",
 		needs: []string{"D02"}, run: slotKind, wal: true,
 	},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
 )
@@ -26,6 +27,9 @@ type Config struct {
 
 // Run makes every check. It returns a report in any case.
 func Run(ctx context.Context, cfg Config) *Report {
+	// Of several hosts the relay takes the primary.
+	cfg.Database = cdc.Primary(ctx, cfg.Database, connectTimeout)
+	cfg.Replication = cdc.Primary(ctx, cfg.Replication, connectTimeout)
 	p := &patient{cfg: cfg, queue: newQueueClient(cfg.Queue)}
 	defer p.close()
 	report := &Report{SchemaVersion: 1}
