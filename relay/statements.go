@@ -65,10 +65,10 @@ func newStatements(schema string) statements {
 // Locks the slot's row of relays until commit. Nothing but a relay moves a slot
 // forward, so after a session that ended in good order it is where that left it.
 // After a crash it may be farther than what was recorded last: WAL without
-// messages is confirmed without a record.
+// messages is confirmed without a record. A relay that polls records no position.
 const sqlTakeOver = `
 with before as materialized (
-	select confirmed_lsn, closed_at is not null and not $5 and $4::pg_lsn > confirmed_lsn as moved
+	select confirmed_lsn, closed_at is not null and not $5 and confirmed_lsn <> '0/0' and $4::pg_lsn > confirmed_lsn as moved
 	from outbox.relays where slot = $1
 )
 insert into outbox.relays as r (slot, system_identifier, timeline, confirmed_lsn, epoch, holder, version)
