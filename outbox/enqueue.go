@@ -33,13 +33,20 @@ func EnqueueSQL(ctx context.Context, tx *sql.Tx, messages ...Message) ([]int64, 
 var standard = New(DefaultSchema)
 
 // Outbox writes into the outbox of one schema.
-type Outbox struct{ insertOne, insertMany string }
+type Outbox struct {
+	insertOne, insertMany string
+
+	claims claimStatements
+}
 
 // New returns the outbox of a schema, whose name is taken as it is, capital
 // letters included. It does not look whether the schema exists.
 func New(schema string) *Outbox {
 	messages := pgx.Identifier{schema, "messages"}.Sanitize()
-	return &Outbox{fmt.Sprintf(insertOne, messages), fmt.Sprintf(insertMany, messages)}
+	return &Outbox{
+		insertOne: fmt.Sprintf(insertOne, messages), insertMany: fmt.Sprintf(insertMany, messages),
+		claims: newClaimStatements(schema),
+	}
 }
 
 // Enqueue is the function [Enqueue] for this schema.
