@@ -164,3 +164,29 @@ func TestSlotRecreate_WhileRelaysComeAndGo(t *testing.T) {
 	w.Settle()
 	t.Logf("made anew %d times beside a relay", remade)
 }
+
+// A person's process dies between the old slot and the new one. That a slot is to
+// come is on record by then, so the next relay makes it and finds the rest, also
+// one that leaves losses to a person.
+func TestSlotRecreate_DiesInBetween(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(map[string]string{"RELAY_SLOT_LOST": "stop"})
+	p := process(t, w, nil)
+	terminate(t, p)
+	p.AwaitExit(t, 0)
+	w.Insert(scenario.Batch("before", 20, "a", "b", "")...)
+
+	writer := w.Connect()
+	if _, err := writer.Exec(t.Context(), "begin; select pg_current_xact_id()"); err != nil {
+		t.Fatal(err)
+	}
+	verb := relaybin.Run(t, w.Env, "slot", "recreate", "--yes")
+	verb.AwaitLog(t, "slot creation waits for an open transaction")
+	kill(t, verb)
+	if _, err := writer.Exec(t.Context(), "commit"); err != nil {
+		t.Fatal(err)
+	}
+	w.Insert(scenario.Batch("after", 20, "a", "b", "")...)
+	process(t, w, nil)
+	w.Settle()
+}
