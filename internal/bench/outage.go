@@ -286,7 +286,7 @@ func (o *outage) drain(ctx context.Context, report *OutageReport) error {
 		return err
 	}
 	var last Counts
-	patience := graceful + o.cfg.Down
+	patience := graceful + 3*o.cfg.Down
 	err = o.awaitFor(ctx, patience, "the drain", func(ctx context.Context) (drained bool, err error) {
 		last, drained, err = o.drained(ctx)
 		return drained, err

@@ -1,0 +1,189 @@
+package scenario_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/relaybin"
+	"github.com/outbox-relay/outbox-relay/internal/scenario"
+	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
+)
+
+const (
+	lanes       = 100
+	laneWriters = 4
+	// lanePause is the pause of a writer between two messages: 200 a second in
+	// all, which leaves room on two cores with the race detector and other tests.
+	lanePause = 20 * time.Millisecond
+)
+
+// departures are when the transaction of each key began.
+type departures struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// writeLanes commits messages over all lanes at a steady rate until stop is
+// called.
+func (d *departures) writeLanes(t *testing.T, w *scenario.World) (stop func()) {
+	t.Helper()
+	enough, end := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	for writer := range laneWriters {
+		conn := w.Connect()
+		group.Go(func() {
+			ticker := time.NewTicker(lanePause)
+			defer ticker.Stop()
+			for n := 0; enough.Err() == nil; n++ {
+				// Each lane has one writer: its commit order is known.
+				lane := writer + n%(lanes/laneWriters)*laneWriters
+				m := scenario.Message{Key: fmt.Sprintf("lane%d-%d", lane, n), OrderingKey: fmt.Sprintf("lane%d", lane)}
+				d.mu.Lock()
+				d.at[m.Key] = time.Now()
+				d.mu.Unlock()
+				if err := w.TryCommit(conn, m); err != nil {
+					t.Errorf("commit: %v", err)
+					return
+				}
+				select {
+				case <-ticker.C:
+				case <-enough.Done():
+				}
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() { end(); group.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// waits are the times from the start of a transaction to acceptance of the
+// messages that set out in one of the spans, sorted; those of lane0 do not count.
+func (d *departures) waits(w *scenario.World, spans [][2]time.Time) (waits []time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range w.Published() {
+		at, ours := d.at[e.Key]
+		if !ours || e.Outcome != emulator.Accepted || strings.HasPrefix(e.Key, "lane0-") {
+			continue
+		}
+		if slices.ContainsFunc(spans, func(s [2]time.Time) bool { return !at.Before(s[0]) && at.Before(s[1]) }) {
+			waits = append(waits, e.Time.Sub(at))
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}
+
+// Promise 6, ORD-04: one of a hundred lanes has a message that the queue answers
+// with 500 for ever. The others keep their latency, the slot moves on, the
+// culprit is listed with its reason, and after a redrive it arrives with its key.
+func TestPromise6_OnePoisonAmongAHundredLanes(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(map[string]string{
+		"RELAY_STATUS_INTERVAL": "100ms", "RELAY_SILENCE_TIMEOUT": "10s",
+		"RELAY_DEFER_AFTER": "1s", "RELAY_DEFER_MIN": "500ms", "RELAY_DEFER_MAX": "1s", "RELAY_MAX_ATTEMPTS": "8",
+	})
+	process(t, w, nil)
+	left := departures{at: map[string]time.Time{}}
+	stop := left.writeLanes(t, w)
+	w.AwaitRequest("lane99-24") // every lane has had its first message
+
+	// With a poison and without, in turn, so that a machine that becomes slower
+	// does so for both.
+	var without, with [][2]time.Time
+	for round := range 4 {
+		began := time.Now()
+		scenario.Throughout(t, time.Second, func() error { return nil })
+		poisoned := time.Now()
+		without = append(without, [2]time.Time{began, poisoned})
+		key := fmt.Sprintf("poison-%d", round)
+		fault := w.Fault(emulator.Fault{Key: key, Status: http.StatusInternalServerError})
+		w.Exec(`insert into outbox.messages (key, queue, ordering_key, payload) values ($1, 'orders', 'lane0', '{}')`, key)
+		w.Forget(key) // its place in the order depends on when the fault ends
+		scenario.Throughout(t, time.Second, func() error { return nil })
+		with = append(with, [2]time.Time{poisoned, time.Now()})
+		w.Queue.RemoveFault(fault)
+	}
+
+	fault := w.Fault(emulator.Fault{Key: "poison", Status: http.StatusInternalServerError, Code: "BROKEN"})
+	w.Exec(`insert into outbox.messages (key, queue, ordering_key, payload) values ('poison', 'orders', 'lane0', '{"of": "lane0"}')`)
+	w.Forget("poison")
+	committed := w.WAL()
+	w.AwaitRequest("poison")
+	pgtest.Eventually(t, scenario.Patience, func() error {
+		if confirmed := w.Confirmed(); confirmed < committed {
+			return fmt.Errorf("the confirmed flush is at %d, the poison was committed at %d", confirmed, committed)
+		}
+		return nil
+	})
+	awaitDeadLetters(t, w, 1)
+	stop()
+	w.Settle()
+	noneLeft(w, t)
+	compareWaits(t, left.waits(w, without), left.waits(w, with))
+	culpritComesBack(t, w, fault)
+}
+
+// compareWaits wants others to wait no longer than without a poison. The bounds
+// are wide, since the machine may be busy; waiting for a stranger would take the
+// backoff of the poison, half a second and more, every time.
+func compareWaits(t *testing.T, without, with []time.Duration) {
+	t.Helper()
+	if len(without) < lanes || len(with) < lanes {
+		t.Fatalf("%d messages without a poison and %d with one show nothing", len(without), len(with))
+	}
+	at := func(waits []time.Duration, percent int) time.Duration { return waits[len(waits)*percent/100] }
+	t.Logf("p50 %v without, %v with; p99 %v without, %v with", at(without, 50), at(with, 50), at(without, 99), at(with, 99))
+	if calm, got := at(without, 50), at(with, 50); got > 3*calm+50*time.Millisecond {
+		t.Errorf("half of the other messages waited %v and longer, without a poison %v", got, calm)
+	}
+	if calm, got := at(without, 99), at(with, 99); got > 4*calm+400*time.Millisecond {
+		t.Errorf("one in a hundred of the other messages waited %v and longer, without a poison %v", got, calm)
+	}
+}
+
+// culpritComesBack lists the dead letter, mends its cause and redrives it, with
+// the operator's verbs.
+func culpritComesBack(t *testing.T, w *scenario.World, fault uint64) {
+	t.Helper()
+	verb := func(args ...string) string {
+		t.Helper()
+		p := relaybin.Run(t, w.Env, args...)
+		p.AwaitExit(t, 0)
+		return p.Stdout()
+	}
+	var list struct {
+		DeadLetters []operate.DeadLetter `json:"dead_letters"`
+	}
+	if err := json.Unmarshal([]byte(verb("dead-letters", "list", "--json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.DeadLetters) != 1 {
+		t.Fatalf("dead letters are %+v, want the poison", list.DeadLetters)
+	}
+	d := list.DeadLetters[0]
+	if d.Key != "poison" || d.OrderingKey != "lane0" || d.Reason != "attempts_exhausted" || d.LastStatus == nil || *d.LastStatus != 500 || d.LastCode != "BROKEN" {
+		t.Errorf("the dead letter is %+v, want the poison of lane0 with status 500 and code BROKEN", d)
+	}
+	w.Queue.RemoveFault(fault)
+	verb("dead-letters", "redrive", fmt.Sprint(d.MessageID))
+	pgtest.Eventually(t, scenario.Patience, func() error {
+		if !slices.ContainsFunc(w.Queue.Accepted(""), func(m emulator.Message) bool { return m.Key == "poison" }) {
+			return errors.New("the poison is not accepted yet")
+		}
+		return nil
+	})
+	w.Same()
+	awaitDeadLetters(t, w, 0)
+}
