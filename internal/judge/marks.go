@@ -57,7 +57,7 @@ func (l *ledger) judgeMarks(wanted []markWanted, marked map[string]time.Time, no
 	calm := l.history.calmSince(marking, now)
 	for _, w := range wanted {
 		r := l.at(w.name)
-		if _, ok := marked[w.key]; ok || r.state != committed {
+		if _, ok := marked[w.key]; ok || r.told || r.state != committed {
 			continue
 		}
 		if _, lost := l.history.first(mayLose, w.answered-aroundAnswer, now); lost {

@@ -82,24 +82,24 @@ func (w *watcher) judgeSlot(now moment, s *sight) {
 	r := w.run
 	age := r.ledger.scaled(slotAge)
 	calm := r.history.calmSince(marking, now)
-	if now-calm < age || calm == 0 && now < 2*age { // it has to start first
+	if now-calm < milliseconds(recovery) || calm == 0 && now < 2*age { // it has to start first
 		return
 	}
-	reached := now // the slot is as far as the WAL was then
+	missed := now // the slot is as far as the WAL was before this
 	for i := len(w.samples) - 1; i >= 0 && w.samples[i].at >= calm; i-- {
 		if w.samples[i].end <= s.confirmed {
 			break
 		}
-		reached = w.samples[i].at
+		missed = w.samples[i].at
 	}
-	raise(r.report, &r.report.MaxSlotAge, time.Duration(now-reached)*time.Millisecond)
+	raise(r.report, &r.report.MaxSlotAge, time.Duration(now-missed)*time.Millisecond)
 	if w.slotTold == max(calm, 1) {
 		return
 	}
-	if r.ledger.exceeded(slotAge, reached, now) {
+	if r.ledger.exceeded(slotAge, missed, now) {
 		w.slotTold = max(calm, 1)
 		r.report.violate("slot", "at %v it has not reached the end of the WAL of %v, %d bytes behind, and Postgres is well since %v",
-			now, reached, s.end-s.confirmed, calm)
+			now, missed, s.end-s.confirmed, calm)
 	}
 	if s.retained > maxRetained && r.history.longestCalm(marking, now-2*age, now) == 2*age {
 		w.slotTold = max(calm, 1)
