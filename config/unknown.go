@@ -28,8 +28,21 @@ func (u Unknown) String() string {
 // those that are nearly another setting's name. A misspelled setting has no
 // effect, so the caller says so in the log.
 func FindUnknown(environ []string) []Unknown {
+	return find(environ, new(Config), func(name, near string) bool {
+		return strings.HasPrefix(name, "RELAY_") || strings.HasPrefix(name, "INFRAI_") && near != ""
+	})
+}
+
+// FindUnknownOf is FindUnknown for a verb with settings of its own: those of the
+// struct that settings points to, whose names in the environment all have the
+// prefix.
+func FindUnknownOf(settings any, prefix string, environ []string) []Unknown {
+	return find(environ, settings, func(name, _ string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+func find(environ []string, settings any, meant func(name, near string) bool) []Unknown {
 	var known []string
-	for _, v := range variables(new(Config)) {
+	for _, v := range variables(settings) {
 		known = append(known, v.name)
 	}
 	var unknown []Unknown
@@ -38,8 +51,7 @@ func FindUnknown(environ []string) []Unknown {
 		if slices.Contains(known, name) || injected(name) {
 			continue
 		}
-		near := nearest(name, known)
-		if strings.HasPrefix(name, "RELAY_") || strings.HasPrefix(name, "INFRAI_") && near != "" {
+		if near := nearest(name, known); meant(name, near) {
 			unknown = append(unknown, Unknown{name, near})
 		}
 	}

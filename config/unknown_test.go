@@ -31,3 +31,17 @@ func TestFindUnknown(t *testing.T) {
 		t.Errorf("unknown variables (-want +got):\n%s", diff)
 	}
 }
+
+func TestFindUnknownOf(t *testing.T) {
+	t.Parallel()
+	var settings struct {
+		Toy struct {
+			Size string `env:"SIZE"`
+		} `env:", prefix=TOY_"`
+	}
+	got := config.FindUnknownOf(&settings, "TOY_", []string{"TOY_SIZE=a", "TOY_SIZ=b", "TOY_COLOUR=c", "RELAY_SLTO=d"})
+	want := []config.Unknown{{Name: "TOY_COLOUR"}, {Name: "TOY_SIZ", Nearest: "TOY_SIZE"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("unknown variables (-want +got):\n%s", diff)
+	}
+}

@@ -96,9 +96,9 @@ func refusePooler(ctx context.Context, conn *pgx.Conn) error {
 // migrateError names the version that failed.
 func migrateError(cfg Config, err error) error {
 	if partial := new(goose.PartialError); errors.As(err, &partial) {
-		return fmt.Errorf("migrate schema %q to version %d: %w", cfg.Schema, partial.Failed.Source.Version, partial.Err)
+		return fmt.Errorf("migrate schema %q to version %d: %w", cfg.Schema, partial.Failed.Source.Version, plain(partial.Err))
 	}
-	return fmt.Errorf("migrate schema %q: %w", cfg.Schema, err)
+	return fmt.Errorf("migrate schema %q: %w", cfg.Schema, plain(err))
 }
 
 // newProvider gives the embedded migrations to goose: it decides which are

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -297,5 +298,33 @@ func TestStatus(t *testing.T) {
 	all := status()
 	if newest := all[len(all)-1]; newest.Version != 999 || newest.Name != "" || newest.AppliedAt.IsZero() {
 		t.Errorf("a newer program's migration: %v", newest)
+	}
+}
+
+// What goes wrong is told in the words of the database, on one line.
+func TestMigrate_TellsItsTroubleOnOneLine(t *testing.T) {
+	t.Parallel()
+	nobody, err := pgx.ParseConfig("postgres://nobody@127.0.0.1:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, migrated := schema.Migrate(t.Context(), nobody, standard, zap.NewNop())
+	_, asked := schema.Status(t.Context(), nobody, standard)
+	for what, err := range map[string]error{"migrate": migrated, "status": asked} {
+		if err == nil || strings.ContainsAny(err.Error(), "\n\t") || !strings.Contains(err.Error(), "connect: failed to connect to `user=nobody database=none`: 127.0.0.1:1") ||
+			strings.Contains(err.Error(), "initialize") {
+			t.Errorf("%s says %v", what, err)
+		}
+	}
+
+	url := pgtest.Database(t)
+	exec(t, connect(t, url), `create schema outbox; create table outbox.messages (id text)`)
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = schema.Migrate(t.Context(), config, standard, zap.NewNop())
+	if want := `migrate schema "outbox" to version 1: ERROR: relation "messages" already exists (SQLSTATE 42P07)`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -20,7 +20,7 @@ func Status(ctx context.Context, database *pgx.ConnConfig, cfg Config) (all []Mi
 	database.DefaultQueryExecMode = pgx.QueryExecModeExec // also behind a pooler
 	conn, err := pgx.ConnectConfig(ctx, database)
 	if err != nil {
-		return nil, err
+		return nil, &connectError{err}
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 

@@ -27,6 +27,9 @@ func newEmulator(p *program) *cobra.Command {
 			Emulator emulator.Config `env:", prefix=EMULATOR_"`
 			Log      config.Log      `env:", prefix=RELAY_LOG_"`
 		}
+		for _, u := range config.FindUnknownOf(&cfg, "EMULATOR_", p.environ) {
+			fmt.Fprintln(p.err, "outbox-relay:", u)
+		}
 		err := envconfig.ProcessWith(cmd.Context(), &envconfig.Config{Target: &cfg, Lookuper: p.environment()})
 		if err == nil {
 			cfg.Emulator.Queues = append(cfg.Emulator.Queues, *queues...)

@@ -54,6 +54,8 @@ func TestEmulator_WrongSettings(t *testing.T) {
 	expectCode(t, environment, exitUsage, []string{"emulator"},
 		`EMULATOR_CONSUME_KEY is "rows"`, `EMULATOR_KB is "7"`, `RELAY_LOG_FORMAT is "xml"`)
 	expectCode(t, settings{"EMULATOR_RATE_LIMIT": "fast"}, exitUsage, []string{"emulator"}, "fast")
+	expectCode(t, settings{"EMULATOR_KBS": "1000", "EMULATOR_KB": "7"}, exitUsage, []string{"emulator"},
+		"EMULATOR_KBS is not a setting and has no effect; did you mean EMULATOR_KB?")
 }
 
 func TestEmulator_AddressTaken(t *testing.T) {

@@ -107,7 +107,7 @@ func TestPublish_AnswersInTheEnvelope(t *testing.T) {
 		t.Errorf("request id %q, header %q, want one UUID of version 7", m.RequestID, got.Header.Get("X-Infrai-Request-Id"))
 	}
 	failure := s.post("/v1/queue/publish", `{"queue":"orders"}`)
-	if want := `{"ok":false,"data":null,"error":{"code":"INVALID_ARGUMENT","message":"payload is missing"},"metadata":{}}`; string(failure.Raw) != want {
+	if want := `{"ok":false,"data":null,"error":{"code":"INVALID_ARGUMENT","message":"payload is missing"},"metadata":{}}` + "\n"; string(failure.Raw) != want {
 		t.Errorf("failure %s, want %s", failure.Raw, want)
 	}
 	s.set("success_status", "201")

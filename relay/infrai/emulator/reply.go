@@ -31,7 +31,7 @@ func (s *Server) write(w http.ResponseWriter, c *call, a answer) {
 	header := w.Header()
 	maps.Copy(header, a.header)
 	header["Content-Type"] = jsonType
-	c.out = a.appendEnvelope(c.out[:0], c.requestID(header), time.Since(c.started))
+	c.out = append(a.appendEnvelope(c.out[:0], c.requestID(header), time.Since(c.started)), '\n') // for people with curl
 	w.WriteHeader(a.status)
 	_, _ = w.Write(c.out) // a client that has gone needs no answer
 }
