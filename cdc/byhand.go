@@ -71,7 +71,7 @@ func (s *Source) CheckDrop(ctx context.Context) (exists bool, err error) {
 // Slots that are made before the next one of this name are of no use up to
 // Postgres 17.
 func (s *Source) DropPublication(ctx context.Context) (dropped bool, err error) {
-	conn, err := s.connect(ctx, "for the publication", s.direct)
+	conn, err := s.connectByHand(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -98,7 +98,7 @@ func (s *Source) DropPublication(ctx context.Context) (dropped bool, err error) 
 // withSlot looks at the server and at the slot, which must be ours if it is
 // there, and acts on what was found.
 func (s *Source) withSlot(ctx context.Context, look func(context.Context, *pgx.Conn) (server, error), act func(*pgx.Conn, server, slot) error) error {
-	conn, err := s.connect(ctx, "for the slot", s.direct)
+	conn, err := s.connectByHand(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,6 +115,15 @@ func (s *Source) withSlot(ctx context.Context, look func(context.Context, *pgx.C
 		return err
 	}
 	return act(conn, server, found)
+}
+
+// connectByHand connects to the primary, of several servers to the one that was
+// promoted last: a person who drops something must not do it on an old one.
+func (s *Source) connectByHand(ctx context.Context) (*pgx.Conn, error) {
+	if !s.hosts.known() {
+		s.survey(ctx)
+	}
+	return s.connect(ctx, "for the slot", s.direct)
 }
 
 // lookAtServer makes sure that the server takes writes. More is not needed to

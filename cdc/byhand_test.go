@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outbox-relay/outbox-relay/cdc"
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 )
 
 // announcing counts the announcements of a Source.
@@ -237,5 +240,37 @@ func TestSource_ByHand_NamesTheRole(t *testing.T) {
 	wantText(t, hint, `grant connect on database "`+database+`" to `+quoted)
 	if strings.Contains(hint, "<") {
 		t.Errorf("the hint has a placeholder: %s", hint)
+	}
+}
+
+// Of several servers it is the primary that was promoted last, also if an old one
+// comes first and still takes writes.
+func TestSource_ByHand_ActsOnTheNewestPrimary(t *testing.T) {
+	t.Parallel()
+	left := pgtest.New(t)
+	promoted := pgtest.NewStandby(t, left)
+	r := rigOn(t, left)
+	r.eventually("the standby has replayed it", func() bool {
+		conn, err := pgx.Connect(t.Context(), strings.Replace(r.url, fmt.Sprint(left.Port()), fmt.Sprint(promoted.Port()), 1))
+		if err != nil {
+			return false
+		}
+		defer conn.Close(t.Context())
+		var there bool
+		return conn.QueryRow(t.Context(), "select exists (select from pg_publication)").Scan(&there) == nil && there
+	})
+	if err := promoted.Promote(); err != nil {
+		t.Fatal(err)
+	}
+	oldFirst := strings.Replace(r.url, fmt.Sprintf("127.0.0.1:%d", left.Port()), fmt.Sprintf("127.0.0.1:%d,127.0.0.1:%d", left.Port(), promoted.Port()), 1)
+	made, err := r.sourceTo(oldFirst, oldFirst).MakeSlot(t.Context())
+	if err != nil || !made {
+		t.Fatalf("made %t, %v", made, err)
+	}
+	if r.slotExists() {
+		t.Error("the slot was made on the server that was left behind")
+	}
+	if dropped, err := r.sourceTo(oldFirst, oldFirst).DropSlot(t.Context()); err != nil || !dropped {
+		t.Errorf("dropped %t, %v", dropped, err)
 	}
 }

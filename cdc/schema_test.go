@@ -131,6 +131,7 @@ func TestSource_PublicationWasMissingForAWhile(t *testing.T) {
 	if !errors.As(err, &gap) || gap.Publication != "outbox_relay" || gap.Position == "0/0" {
 		t.Fatalf("the stream ends with %v, want a GapError", err)
 	}
+	wantText(t, gap.Hint(), "the slot is older than the publication", "outbox-relay slot recreate", "nothing is lost")
 	begun := time.Now()
 	r.open(s)
 	if took := time.Since(begun); took < 250*time.Millisecond {
