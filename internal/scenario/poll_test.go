@@ -308,9 +308,19 @@ func TestPoll_FrozenRelay(t *testing.T) {
 	first.AwaitLog(t, "session began")
 }
 
-// From the WAL to polling and back: nothing is lost, whoever had the messages.
+// From the WAL to polling and back: nothing is lost, whoever had the messages,
+// and nothing looks like an accident, whether the slot was dropped meanwhile or not.
 func TestPoll_ChangeOfMode(t *testing.T) {
 	t.Parallel()
+	for name, dropped := range map[string]bool{"the slot stays": false, "the slot is dropped": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changeMode(t, dropped)
+		})
+	}
+}
+
+func changeMode(t *testing.T, dropped bool) {
 	w := scenario.New(t)
 	streaming := process(t, w, nil)
 	messages := scenario.Batch("m", 400, "a", "b", "")
@@ -328,16 +338,24 @@ func TestPoll_ChangeOfMode(t *testing.T) {
 	w.Queue.RemoveFault(down)
 	w.Insert(messages[200:300]...)
 	settlePoll(t, w)
+	if err := next.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	next.AwaitExit(t, 0)
 
-	down = w.Fault(emulator.Fault{Route: "queue.publish", Hang: true})
 	w.Insert(messages[300:350]...)
-	kill(t, next)
-	w.Queue.RemoveFault(down)
-	w.Exec(`select pg_drop_replication_slot($1)`, w.Env["RELAY_SLOT"])
+	if dropped {
+		w.Exec(`select pg_drop_replication_slot($1)`, w.Env["RELAY_SLOT"])
+	}
 	w.Env["RELAY_MODE"] = "wal"
-	process(t, w, nil)
+	last := process(t, w, nil)
 	w.Insert(messages[350:]...)
 	w.Settle()
+	for _, line := range last.Log().Lines() {
+		if line.Level() == "error" {
+			t.Errorf("an error: %s", line.Text)
+		}
+	}
 }
 
 // What the database holds when the first relay of an outbox polls: old messages

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
@@ -68,21 +69,22 @@ func poolerError(text string, err error) error {
 }
 
 // explainConnect gives the refusals that a person must cure their hint.
-func explainConnect(what string, err error) error {
+func explainConnect(what string, config *pgx.ConnConfig, err error) error {
 	text := "connect " + what
+	role, database := pgx.Identifier{config.User}.Sanitize(), pgx.Identifier{config.Database}.Sanitize()
 	switch sqlState(err) {
 	case "08P01":
 		if strings.Contains(err.Error(), "unsupported startup parameter") {
 			return poolerError(text, err)
 		}
 	case "28000":
-		return &OperatorError{text: text, err: err, hint: "add a line for this role, database and host to pg_hba.conf"}
+		return &OperatorError{text: text, err: err, hint: "add a line for role " + role + ", database " + database + " and this host to pg_hba.conf"}
 	case "28P01":
-		return &OperatorError{text: text, err: err, hint: "check the password of the role"}
+		return &OperatorError{text: text, err: err, hint: "check the password of role " + role}
 	case "3D000":
-		return &OperatorError{text: text, err: err, hint: "check the name of the database"}
+		return &OperatorError{text: text, err: err, hint: "check the name of the database: there is no " + database}
 	case "42501":
-		return &OperatorError{text: text, err: err, hint: "let the role connect: grant connect on database <database> to <role>"}
+		return &OperatorError{text: text, err: err, hint: "grant connect on database " + database + " to " + role}
 	}
 	return &connectError{text, err}
 }

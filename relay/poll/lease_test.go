@@ -359,6 +359,11 @@ func TestSource_Open_AsksBeforeItTakes(t *testing.T) {
 		asked <- fmt.Sprint(system, " ", timeline)
 		return <-answer
 	})
+	announced := false
+	s.BeforeCreate(nil, func(context.Context) error {
+		announced = true
+		return nil
+	})
 	waiting := r.opening(s)
 	want := fmt.Sprint(r.count(`select system_identifier from pg_control_system()`), " 1")
 	if got := <-asked; got != want {
@@ -371,4 +376,7 @@ func TestSource_Open_AsksBeforeItTakes(t *testing.T) {
 	}
 	answer <- nil
 	r.opened(waiting)
+	if !announced {
+		t.Error("it is not on record that the table is polled")
+	}
 }

@@ -121,6 +121,9 @@ func (s *Source) begin(ctx context.Context, conn *pgx.Conn) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.announceSlot(ctx); err != nil {
+		return nil, err
+	}
 	s.log.Info("lock acquired", zap.Uint32(fieldPID, id.pid), zap.String(fieldSystem, id.system))
 	if slot {
 		s.log.Warn("a slot of this name keeps WAL that nobody reads in poll mode",
@@ -163,6 +166,19 @@ func (s *Source) ask(ctx context.Context, id identity) error {
 	}
 	if err := s.allow(ctx, id.system, id.timeline); err != nil {
 		return &objection{err}
+	}
+	return nil
+}
+
+// announceSlot makes it known that no slot shows everything from now on.
+func (s *Source) announceSlot(ctx context.Context) error {
+	if s.announce == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	if err := s.announce(ctx); err != nil {
+		return fmt.Errorf("record that the table is polled: %w", err)
 	}
 	return nil
 }
@@ -225,7 +241,7 @@ func (s *Source) connect(ctx context.Context, what string, config *pgx.ConnConfi
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, config.Copy()) // pgx and its hooks write to it
 	if err != nil {
-		return nil, explainConnect(what, err)
+		return nil, explainConnect(what, config, err)
 	}
 	return conn, nil
 }

@@ -25,9 +25,10 @@ type Source struct {
 	current atomic.Pointer[session] // the last session, open or not; nil before the first
 
 	// Of Open alone.
-	allow   func(ctx context.Context, system string, timeline int32) error
-	retries backoff
-	noted   string // the trouble in the last line of the log
+	allow    func(ctx context.Context, system string, timeline int32) error
+	announce func(context.Context) error
+	retries  backoff
+	noted    string // the trouble in the last line of the log
 }
 
 // New makes a Source. It connects nothing. Both configurations lead to the same
@@ -49,8 +50,13 @@ func (s *Source) BeforeTake(allow func(ctx context.Context, system string, timel
 	s.allow = allow
 }
 
-// BeforeCreate does nothing: there is no slot to make.
-func (s *Source) BeforeCreate(func(context.Context) (bool, error), func(context.Context) error) {}
+// BeforeCreate sets announce, which Open calls once it has the lock. No slot is
+// made, but from now on none shows what is polled: one that comes later is a new
+// one, and one that stays behind is no better. It is for the time before the
+// first Open.
+func (s *Source) BeforeCreate(_ func(context.Context) (bool, error), announce func(context.Context) error) {
+	s.announce = announce
+}
 
 // Created is always false: the table shows everything, whenever it was
 // committed.

@@ -1,6 +1,9 @@
 package poll
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // writers follows the transactions that may still commit messages, and so knows
 // which numbers are settled: those that no open transaction can commit any more.
@@ -93,10 +96,13 @@ func (w *writers) settledWithout(old time.Time) int64 {
 // the same effect the one that was seen first. It reports false without any.
 func (w *writers) obstacle() (obstacle writer, found bool) {
 	for _, o := range w.open {
-		worse := o.above < obstacle.above || o.above == obstacle.above && o.since.Before(obstacle.since)
-		if !found || worse {
+		if !found || o.worse(obstacle) {
 			obstacle, found = o, true
 		}
 	}
 	return obstacle, found
+}
+
+func (w writer) worse(than writer) bool {
+	return cmp.Or(cmp.Compare(w.above, than.above), w.since.Compare(than.since), cmp.Compare(w.transaction, than.transaction)) < 0
 }
