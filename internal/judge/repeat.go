@@ -30,6 +30,8 @@ const (
 	aroundTimeout = 2500
 	// markDelay is how long after its commit a mark may not be seen by everybody.
 	markDelay = 300 * time.Millisecond
+	// lateAnswers is the overload from which on answers may come too late.
+	lateAnswers = 2
 	// commitSlack is what two clocks of one machine and milliseconds make.
 	commitSlack = 20
 )
@@ -82,7 +84,7 @@ func (l *ledger) cause(p repeat) string {
 			return c.name
 		}
 	}
-	if l.report.overload() > 1 {
+	if l.report.overload() >= lateAnswers {
 		return "the machine was overloaded"
 	}
 	l.at(p.name).told = true
