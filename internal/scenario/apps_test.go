@@ -29,6 +29,26 @@ func TestAPP02_UnusualWaysToInsert(t *testing.T) {
 	w.Committed(scenario.Message{Key: "view"})
 	w.Exec(`select outbox.enqueue(key => 'function', queue => 'orders', payload => '{}')`)
 	w.Committed(scenario.Message{Key: "function"})
+	w.Exec(`insert into outbox.messages (key, queue, payload) select 'select-' || i, 'orders', '{}' from generate_series(0, 49) i`)
+	w.Committed(scenario.Batch("select", 50)...)
+	w.Exec(`create table shop (id int primary key)`)
+	w.Exec(`create table item (id int primary key, shop int references shop on delete cascade)`)
+	w.Exec(`create function tell() returns trigger language plpgsql security definer set search_path = '' as $$ begin
+		insert into outbox.messages (key, queue, payload) values (tg_op || '-item-' || coalesce(new.id, old.id), 'orders', '{}'); return null; end $$`)
+	w.Exec(`create trigger tell after insert or delete on item for each row execute function tell()`)
+	w.Exec(`insert into shop values (1)`)
+	w.Exec(`insert into item values (1, 1)`)
+	w.Exec(`delete from shop`) // and by the cascade its item
+	w.Committed(scenario.Message{Key: "INSERT-item-1"}, scenario.Message{Key: "DELETE-item-1"})
+	if _, err := w.Conn.Exec(ctx, `insert into outbox.messages (key, queue, payload) values ('once', 'orders', '{}')
+		on conflict (key) do update set payload = '{"changed": true}'`); err == nil {
+		t.Error("a message was changed")
+	}
+	if w.Conn.PgConn().ParameterStatus("server_version") >= "15" {
+		w.Exec(`merge into outbox.messages m using (values ('once'), ('merged')) v (key) on m.key = v.key
+			when not matched then insert (key, queue, payload) values (v.key, 'orders', '{}')`)
+		w.Committed(scenario.Message{Key: "merged"})
+	}
 	w.Exec(`vacuum full outbox.messages`)
 	w.Insert(scenario.Message{Key: "after"})
 	w.Settle()
@@ -52,6 +72,21 @@ func TestAPP03_DeletedBeforeDispatch(t *testing.T) {
 	w.Exec(`insert into outbox.messages (key, queue, payload) values ('other', 'orders', '{}')`)
 	w.Exec(`delete from outbox.messages`)
 	w.Committed(scenario.Message{Key: "same"}, scenario.Message{Key: "other"})
+	tx, err := w.Conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := scenario.Message{Key: "within"}
+	if err := scenario.Write(t.Context(), tx, within); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `delete from outbox.messages where key = 'within'`); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Committed(within)
 	r = w.Start()
 	w.AwaitAccepted()
 	hang := w.Fault(emulator.Fault{Key: "flying", Hang: true})
