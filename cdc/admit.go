@@ -18,6 +18,10 @@ func (s *Source) BeforeTake(allow func(ctx context.Context, system string, timel
 // operator who let it go wants to see that it went.
 const holdInterval = 2 * time.Second
 
+// admitTimeout bounds the question, which may have to connect and has its own
+// limits for that.
+const admitTimeout = 15 * time.Second
+
 // refusal says that the server may not be used.
 type refusal struct{ err error }
 
@@ -30,7 +34,7 @@ func (s *Source) admit(ctx context.Context, here identity) error {
 	if s.allow == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 	defer cancel()
 	err := s.allow(ctx, here.system, here.timeline)
 	switch {

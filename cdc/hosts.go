@@ -53,10 +53,15 @@ func (h *hosts) beLenient(lenient bool) {
 
 // chooseIn lets connections of a configuration with several hosts try the next
 // one until they reach the primary. With one host there is nothing to choose:
-// what is wrong with it is said with more words later.
-func (h *hosts) chooseIn(c *pgx.ConnConfig) *pgx.ConnConfig {
-	if len(apart(c)) < 2 {
+// what is wrong with it is said with more words later. All of it may take
+// timeout.
+func (h *hosts) chooseIn(c *pgx.ConnConfig, timeout time.Duration) *pgx.ConnConfig {
+	each := len(apart(c))
+	if each < 2 {
 		return c
+	}
+	if share := share(timeout, each); c.ConnectTimeout == 0 || c.ConnectTimeout > share {
+		c.ConnectTimeout = share
 	}
 	wanted := c.ValidateConnect
 	c.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
@@ -69,6 +74,10 @@ func (h *hosts) chooseIn(c *pgx.ConnConfig) *pgx.ConnConfig {
 	}
 	return c
 }
+
+// share is the time for one of several hosts: one that is dead must leave enough
+// for the next, and for the questions to that.
+func share(timeout time.Duration, hosts int) time.Duration { return timeout / time.Duration(hosts+1) }
 
 // validate refuses a standby and an old primary.
 func (h *hosts) validate(ctx context.Context, conn *pgconn.PgConn) error {
@@ -126,8 +135,8 @@ func Primary(ctx context.Context, config *pgx.ConnConfig, timeout time.Duration)
 	return found
 }
 
-// findNewest asks each of several hosts, for at most timeout. Who does not answer
-// has no say. A single host is not asked.
+// findNewest asks each of several hosts, all together for at most timeout. Who does
+// not answer has no say. A single host is not asked.
 func findNewest(ctx context.Context, config *pgx.ConnConfig, timeout time.Duration) (newest history, found *pgx.ConnConfig) {
 	found = config
 	each := apart(config)
@@ -135,7 +144,7 @@ func findNewest(ctx context.Context, config *pgx.ConnConfig, timeout time.Durati
 		return history{}, config
 	}
 	for _, host := range each {
-		if here := askHost(ctx, host, timeout); here.timeline > newest.timeline {
+		if here := askHost(ctx, host, share(timeout, len(each))); here.timeline > newest.timeline {
 			newest, found = here, host
 		}
 	}

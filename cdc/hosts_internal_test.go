@@ -3,6 +3,7 @@ package cdc
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -44,10 +45,16 @@ func TestApart_OneConfigurationForEachHost(t *testing.T) {
 	}
 }
 
-func TestHosts_ASingleHostIsNotJudged(t *testing.T) {
+func TestHosts_OnlyOneOfSeveralIsJudged(t *testing.T) {
 	t.Parallel()
-	if c := new(hosts).chooseIn(parse(t, "postgres://u@a:1/d?sslmode=disable")); c.ValidateConnect != nil {
+	if c := new(hosts).chooseIn(parse(t, "postgres://u@a:1/d?sslmode=disable"), time.Second); c.ValidateConnect != nil {
 		t.Error("a connection to the only host is judged")
+	}
+	const url = "postgres://u@a:1,b:2/d?sslmode=disable"
+	for given, want := range map[string]time.Duration{url: 2 * time.Second, url + "&connect_timeout=1": time.Second} {
+		if c := new(hosts).chooseIn(parse(t, given), 6*time.Second); c.ValidateConnect == nil || c.ConnectTimeout != want {
+			t.Errorf("%s: each host has %v, want %v", given, c.ConnectTimeout, want)
+		}
 	}
 }
 

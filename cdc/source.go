@@ -49,9 +49,9 @@ func New(config Config, database, replication *pgx.ConnConfig, log *zap.Logger) 
 	choice := new(hosts)
 	return &Source{
 		config:      config,
-		database:    choice.chooseIn(plainConfig(database)),
-		direct:      choice.chooseIn(sqlConfig(replication)),
-		replication: choice.chooseIn(replication.Copy()),
+		database:    choice.chooseIn(plainConfig(database), config.ConnectTimeout),
+		direct:      choice.chooseIn(sqlConfig(replication), config.ConnectTimeout),
+		replication: choice.chooseIn(replication.Copy(), config.ConnectTimeout),
 		hosts:       choice,
 		log:         log.Named("cdc").With(zap.String(fieldSlot, config.Slot)),
 		retries:     backoff{least: config.RetryMin, most: config.RetryMax},

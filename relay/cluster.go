@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -91,10 +92,10 @@ func (r *Relay) allow(ctx context.Context, system string, timeline int32) error 
 
 // latest is where the relay was last, according to the row and to memory.
 func (row recorded) latest(seen cluster) cluster {
-	switch {
-	case row.system == "":
+	switch row.system {
+	case "":
 		return seen
-	case row.system == seen.system:
+	case seen.system:
 		return cluster{row.system, max(row.timeline, seen.timeline)}
 	}
 	return row.cluster
@@ -130,6 +131,22 @@ func (s *store) recorded(ctx context.Context) (row recorded, err error) {
 const sqlCluster = `
 select coalesce(system_identifier::text, ''), coalesce(timeline, 0), adopted_at is not null
 from outbox.relays where slot = $1`
+
+// patience is how long a connection to one host may take. Of several, one that is
+// dead without a word must leave time for the next.
+func patience(config *pgx.ConnConfig) time.Duration {
+	others := 0
+	for _, way := range config.Fallbacks {
+		if way.Host != config.Host || way.Port != config.Port {
+			others++
+		}
+	}
+	share := writeTimeout / time.Duration(others+2)
+	if others == 0 || config.ConnectTimeout > 0 && config.ConnectTimeout < share {
+		return config.ConnectTimeout
+	}
+	return share
+}
 
 // errElsewhere says that a connection leads to another server than the stream
 // does. The session is over then: one of the two is not the primary any more.

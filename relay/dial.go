@@ -60,6 +60,7 @@ func newDialer(database *pgx.ConnConfig, slot string, log *zap.Logger) *dialer {
 	for _, config := range []*pgx.ConnConfig{d.direct, d.pooled} {
 		config.RuntimeParams["application_name"] = "outbox-relay " + slot // poolers take this one
 		config.ValidateConnect = d.stream.primary(config.ValidateConnect)
+		config.ConnectTimeout = patience(config)
 	}
 	maps.Copy(d.direct.RuntimeParams, settings)
 	d.pooled.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe

@@ -418,3 +418,25 @@ func TestFailover_LostWithThePrimary(t *testing.T) {
 		t.Errorf("a false alarm: %s", lines[0].Text)
 	}
 }
+
+// The first host in the URL takes connections and says nothing, as a machine does
+// that hangs or is behind a broken network: the relay gets past it, at its start
+// and when its connections break.
+func TestFailover_AHostThatHangs(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t)
+	proxy := w.Proxy()
+	proxy.Freeze()
+	direct := w.Conn.Config()
+	w.Env["DATABASE_URL"] = fmt.Sprintf("postgres://postgres@%s,%s/%s?sslmode=disable",
+		proxy.Addr(), net.JoinHostPort(direct.Host, strconv.Itoa(int(direct.Port))), direct.Database)
+	w.Env["RELAY_CONNECT_TIMEOUT"] = "3s"
+	r := w.Start()
+	awaitLife(t, w, "first")
+	w.Exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`)
+	awaitLife(t, w, "second")
+	w.Settle()
+	if err := r.Alive(); err != nil {
+		t.Error(err)
+	}
+}

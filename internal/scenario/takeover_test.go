@@ -95,8 +95,8 @@ func (m *member) signal(s syscall.Signal) {
 
 // takeOver lets act happen to the active one of two relays under load, again and
 // again, and returns how long it took until the queue answered the other.
-// recover makes the first one stand by.
-func takeOver(t *testing.T, act, recover func(*member)) (w *scenario.World, took []time.Duration) {
+// comeBack makes the first one stand by.
+func takeOver(t *testing.T, act, comeBack func(*member)) (w *scenario.World, took []time.Duration) {
 	t.Helper()
 	w = scenario.New(t)
 	active := newMember(t, w)
@@ -109,7 +109,7 @@ func takeOver(t *testing.T, act, recover func(*member)) (w *scenario.World, took
 		began := time.Now()
 		act(active)
 		took = append(took, standby.awaitAnswer(began).Sub(began))
-		recover(active)
+		comeBack(active)
 		active, standby = standby, active
 	}
 	stop()
