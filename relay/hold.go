@@ -29,6 +29,7 @@ type hold struct {
 	lane       *lane // nil for the whole queue
 	state      holdState
 	loading    bool
+	dry        bool  // a chunk for probes came back short, and nothing came since
 	generation int   // raised when the scope is held again: a chunk asked for before is stale
 	cursor     int64 // rows up to this position are in memory, or not for this hold
 	cached     int   // rows of it in memory
@@ -315,7 +316,7 @@ func (r *router) unhold(h *hold) {
 // rehold stops the draining of a scope: what is cached and in nobody's hands is
 // dropped, what is live goes into the table behind the rest.
 func (r *router) rehold(h *hold) {
-	h.state, h.cursor, h.loading = held, beforeAll, false
+	h.state, h.cursor, h.loading, h.dry = held, beforeAll, false, false
 	h.generation++
 	delete(r.draining, h)
 	delete(r.parked, h)

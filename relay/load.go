@@ -14,17 +14,20 @@ import (
 type chunks struct {
 	queue int // of a queue
 	lane  int // of a lane
-	probe int // of a queue that may not be back yet
+	probe int // of a queue that may not be back yet: enough for one that never failed to be among them
 	due   int // rows whose time has come
 }
 
-var wholeChunks = chunks{queue: 1000, lane: 100, probe: 20, due: 500}
+var wholeChunks = chunks{queue: 1000, lane: 100, probe: 100, due: 500}
 
 const (
 	// cacheShare is the part of the window, in messages and in bytes, that rows
 	// of the table may take in memory, beside the live messages. One chunk may go
 	// beyond it.
-	cacheShare = 4
+	cacheShare = 2
+	// chunksAhead is the number of chunks of a queue that are in memory, so that
+	// reading is never what draining waits for.
+	chunksAhead = 3
 	// duePoll is how often rows are looked for whose time has come: also those
 	// that somebody else put there.
 	duePoll = time.Second
@@ -94,12 +97,12 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 	return j, true
 }
 
-// startDraining lets held queues drain to which something may be sent, if only
-// a probe, and the lanes that had to stop with their queue.
+// startDraining lets held queues drain, if only so far that there is something
+// for a probe, and the lanes that had to stop with their queue.
 func (r *router) startDraining(now time.Time) {
 	for _, q := range r.queues {
 		r.reorder(q)
-		if q.hold != nil && q.hold.state == held && r.sendable(now, q) {
+		if q.hold != nil && q.hold.state == held && loadable(q) {
 			r.drain(q.hold)
 		}
 	}
@@ -117,27 +120,50 @@ func (r *router) drain(h *hold) {
 }
 
 func (r *router) sendable(now time.Time, q *queue) bool {
-	return !q.settings.Paused && !q.reordering && r.endpoint.permits(now) && q.gate.permits(now)
+	return loadable(q) && r.endpoint.permits(now) && q.gate.permits(now)
 }
 
+// loadable reports whether nobody wants the messages of a queue to stay in the
+// table.
+func loadable(q *queue) bool { return !q.settings.Paused && !q.reordering }
+
 func (r *router) wantsMore(now time.Time, h *hold) bool {
-	if h.loading || h.cached >= r.chunkOf(h)/2 || !r.sendable(now, h.queue) {
+	switch {
+	case h.loading || h.dry && r.hasProbe(now, h) || h.cached >= r.ahead(h):
 		return false
-	}
-	if h.lane != nil && (h.queue.hold != nil || h.lane.busy()) {
+	case h.lane == nil:
+		return loadable(h.queue) && (h.state == draining || h.pending == 0)
+	case h.queue.hold != nil || h.lane.busy():
 		return false // these come first
 	}
-	return h.state == draining || h.pending == 0
+	return r.sendable(now, h.queue) && (h.state == draining || h.pending == 0)
+}
+
+// probing reports whether a request of a scope would be a probe.
+func (r *router) probing(h *hold) bool { return r.endpoint.closed || h.queue.gate.closed }
+
+// hasProbe reports whether a scope that waits for a probe has one in memory, or
+// need not have one yet.
+func (r *router) hasProbe(now time.Time, h *hold) bool {
+	return r.probing(h) && (h.cached > 0 || !r.sendable(now, h.queue))
 }
 
 func (r *router) chunkOf(h *hold) int {
 	switch {
-	case r.endpoint.closed || h.queue.gate.closed:
+	case r.probing(h):
 		return r.chunks.probe
 	case h.lane != nil:
 		return r.chunks.lane
 	}
 	return r.chunks.queue
+}
+
+// ahead is the number of rows in memory below which a scope wants more.
+func (r *router) ahead(h *hold) int {
+	if r.probing(h) || h.lane != nil {
+		return r.chunkOf(h) / 2
+	}
+	return (chunksAhead - 1) * r.chunks.queue
 }
 
 // loaded takes in what a job has read; more says that the table may have more of
@@ -183,6 +209,8 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow, more bool) (ag
 	}
 	switch {
 	case more:
+	case h.lane == nil && r.hasProbe(now, h):
+		h.dry = true
 	case h.state == draining && h.pending > r.chunkOf(h):
 		return true // the end of the table is not near: more is on its way
 	case h.state == draining:

@@ -63,12 +63,22 @@ func (r *router) failed(now time.Time, m *message, failure *PublishError) {
 	}
 	switch {
 	case g.strikes < r.cfg.BreakerFailures && !m.probesQueue && !m.probesEndpoint:
-	case r.successes > g.struckAt:
-		// Others got through since this queue began to fail.
+	case r.successes > g.struckAt || r.othersGetThrough(now, m.queue):
 		r.closeGate(now, g, m.probesQueue, failure, zap.String(keyQueue, m.queue.name))
 	default:
 		r.closeGate(now, &r.endpoint, m.probesEndpoint, failure)
 	}
+}
+
+// othersGetThrough reports whether another queue is well: then it is not the
+// endpoint that fails.
+func (r *router) othersGetThrough(now time.Time, than *queue) bool {
+	for _, q := range r.queues {
+		if q != than && q.gate.strikes == 0 && now.Sub(q.lastSuccess) < r.cfg.ProbeMin {
+			return true
+		}
+	}
+	return false
 }
 
 // closeGate closes a gate, or keeps it closed after a failed probe. A failure of
@@ -120,7 +130,7 @@ func (r *router) holdDue(now time.Time) {
 	for _, q := range r.queues {
 		shut := r.shut(now, q)
 		switch {
-		case q.hold != nil && shut && q.hold.state != held && !r.sendable(now, q):
+		case q.hold != nil && shut && q.hold.state != held && !r.sendable(now, q) && !r.readyToProbe(q):
 			r.reholdQueue(q)
 		case q.hold == nil && shut && q.inMemory > q.inFlight:
 			r.holdQueue(q, "sending is paused")
@@ -128,6 +138,12 @@ func (r *router) holdDue(now time.Time) {
 			r.holdQueue(q, "slower than its messages come")
 		}
 	}
+}
+
+// readyToProbe reports whether a held queue has no more in memory than it needs
+// to find out whether the queue is back.
+func (r *router) readyToProbe(q *queue) bool {
+	return loadable(q) && q.hold.state == draining && q.hold.cached <= r.chunks.probe
 }
 
 // openDue brings a probe on its way for each gate whose time has come. Where

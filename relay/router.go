@@ -248,7 +248,7 @@ func (r *router) pick(now time.Time) *message {
 			signal(r.alarm)
 			continue
 		}
-		m := q.ready.pop()
+		m := r.next(q)
 		if q.ready.empty() {
 			q.listed = false
 		} else {
@@ -265,6 +265,23 @@ func (r *router) pick(now time.Time) *message {
 		return m
 	}
 	return nil
+}
+
+// next takes a message out of the ready list of a queue. A probe is one that has
+// failed less often than others: those that fail whatever the queue does must
+// not hide that it is well.
+func (r *router) next(q *queue) *message {
+	if !r.endpoint.closed && !q.gate.closed {
+		return q.ready.pop()
+	}
+	best := q.ready.head
+	for m, n := best.next, r.chunks.probe; m != nil && n > 0; m, n = m.next, n-1 {
+		if m.attempts < best.attempts {
+			best = m
+		}
+	}
+	q.ready.remove(best)
+	return best
 }
 
 // limit is the number of requests of a queue that may be in flight.
@@ -425,6 +442,7 @@ func (r *router) resolved(batch []*outcome) {
 		m := o.message
 		for h := o.hold; h != nil; h = h.into {
 			h.pending--
+			h.dry = false
 		}
 		if m.cached {
 			if m.goingBack {

@@ -481,3 +481,67 @@ func TestRouter_SlowLaneOverflowsAlone(t *testing.T) {
 		t.Error("want the lane held, and not the queue")
 	}
 }
+
+// A queue that fails while another is well is paused alone, from the first time
+// on.
+func TestRouter_AFailingQueueIsPausedAlone(t *testing.T) {
+	r := newRig(testConfig())
+	r.put("well", "")
+	r.end(r.takeOne(), nil)
+	r.pass(100 * time.Millisecond)
+	for range r.cfg.BreakerFailures {
+		r.put("down", "")
+		r.end(r.takeOne(), failed(Transient))
+	}
+	if r.endpoint.closed || !r.queueOf("down").gate.closed {
+		t.Errorf("endpoint closed %t, queue closed %t, want the queue alone", r.endpoint.closed, r.queueOf("down").gate.closed)
+	}
+}
+
+// While everything is paused the probes go round the queues, so that one that is
+// well is found.
+func TestRouter_ProbesGoRoundTheQueues(t *testing.T) {
+	cfg := testConfig()
+	cfg.ProbeMin, cfg.ProbeMax = time.Second, time.Second
+	r := newRig(cfg)
+	for range r.cfg.BreakerFailures {
+		r.put("down", "")
+		r.end(r.takeOne(), failed(Transient))
+	}
+	if !r.endpoint.closed {
+		t.Fatal("want the endpoint closed")
+	}
+	for range 5 {
+		r.put("down", "")
+		r.put("well", "")
+	}
+	probed := map[string]int{}
+	for range 4 {
+		r.pass(1100 * time.Millisecond)
+		m := r.takeOne()
+		probed[m.row.Queue]++
+		r.end(m, failed(Transient))
+	}
+	if probed["well"] == 0 || probed["down"] == 0 {
+		t.Errorf("probes went to %v, want both", probed)
+	}
+}
+
+// A probe is a message that has not failed yet, if there is one: one that the
+// queue never takes must not hide that it is well.
+func TestRouter_ProbesAreFresh(t *testing.T) {
+	r := newRig(testConfig())
+	bad := r.put("q", "bad")
+	for range r.cfg.BreakerFailures {
+		m := r.takeOne()
+		for ; m == nil; m = r.takeOne() {
+			r.pass(time.Second)
+		}
+		r.end(m, failed(Transient))
+	}
+	r.pass(time.Minute) // the bad one is ready again, and first
+	fresh := r.put("q", "fresh")
+	if got := r.takeOne(); got != fresh {
+		t.Errorf("the probe is message %d with %d attempts, want the fresh one, not %d", got.row.ID, got.attempts, bad.row.ID)
+	}
+}

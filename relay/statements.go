@@ -68,7 +68,7 @@ func newStatements(schema string) statements {
 // messages is confirmed without a record. A relay that polls records no position.
 const sqlTakeOver = `
 with before as materialized (
-	select confirmed_lsn, closed_at is not null and not $5 and confirmed_lsn <> '0/0' and $4::pg_lsn > confirmed_lsn as moved
+	select confirmed_lsn, closed_at is not null and reconciled_at is not null and not $5 and confirmed_lsn <> '0/0' and $4::pg_lsn > confirmed_lsn as moved
 	from outbox.relays where slot = $1
 )
 insert into outbox.relays as r (slot, system_identifier, timeline, confirmed_lsn, epoch, holder, version)

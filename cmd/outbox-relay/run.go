@@ -43,6 +43,7 @@ func newRun(p *program) *cobra.Command {
 func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	cfg.Relay.Version, cfg.Relay.Holder = currentVersion().Version, holder()
 	p.logStart(cfg, log)
+	p.boundMemory(cfg)
 
 	publisher, err := infrai.New(cfg.Infrai, log)
 	if err != nil {
