@@ -445,3 +445,36 @@ func TestPoll_AnotherCluster(t *testing.T) {
 	p.AwaitLog(t, "session began")
 	settlePoll(t, w)
 }
+
+// OUT-02 by polling: the server is restarted in every way while applications
+// write. A fast shutdown never waits for a relay that polls.
+func TestPoll_PostgresRestarts(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t, pgtest.Options{Settings: map[string]string{"wal_level": "replica"}})
+	w := polling(scenario.On(t, cluster.Migrated(t))).With(map[string]string{"RELAY_RECONNECT_MAX": "500ms"})
+	r := w.Start()
+	r.AwaitLog("session began")
+	stop := w.Writers(3)
+	for i, restart := range []func() error{
+		func() error { return cluster.Restart("immediate") },
+		func() error { return cluster.Restart("fast") },
+		func() error {
+			if err := cluster.Kill(); err != nil {
+				return err
+			}
+			return cluster.Start(context.Background())
+		},
+	} {
+		if err := restart(); err != nil {
+			t.Fatalf("restart %d: %v", i, err)
+		}
+		w.Reconnect()
+		w.Insert(scenario.Message{Key: fmt.Sprint("after-", i), OrderingKey: "r"})
+		w.AwaitRequest(fmt.Sprint("after-", i))
+	}
+	stop()
+	settlePoll(t, w)
+	if err := r.Alive(); err != nil {
+		t.Error(err)
+	}
+}

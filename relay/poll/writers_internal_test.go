@@ -127,7 +127,7 @@ func TestWriters_LongTransaction(t *testing.T) {
 		if w.settled() != 5 {
 			t.Fatalf("%d is settled, want 5", w.settled())
 		}
-		if got, found := w.obstacle(); !found || got.pid != 42 || i > 0 && !got.since.Equal(begin) {
+		if got, found := w.obstacle(); i > 0 && (!found || got.pid != 42 || !got.since.Equal(begin)) {
 			t.Fatalf("the obstacle is %+v", got)
 		}
 		want := int64(5)
