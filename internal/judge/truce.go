@@ -14,9 +14,11 @@ const (
 	// than what may take promptness, so that something is judged.
 	quietTime = 15 * time.Second
 	// catchUpTime and catchUpRate bound how long that takes: a while, and a
-	// second for so many messages that wait.
+	// second for so many messages that wait. A relay that died several times in a
+	// row sends one request at a time for carefulTime.
 	catchUpTime = 30 * time.Second
 	catchUpRate = 300
+	carefulTime = time.Minute
 )
 
 // quietTimes lets everything but some queue be well now and then: bounds on time
@@ -97,6 +99,9 @@ func (r *run) catchUp(ctx context.Context, broken int) bool {
 		}
 		if limit == 0 {
 			limit = r.scaled(catchUpTime + time.Duration(r.watcher.waiting())*time.Second/catchUpRate)
+			if r.mood.mortal {
+				limit += carefulTime
+			}
 		}
 		if time.Since(begun) > limit {
 			r.report.violate("behind", "not caught up after %v: %s", limit, strings.Join(behind, ", "))
