@@ -21,6 +21,7 @@ func TestRun_PublishesUntilStopped(t *testing.T) {
 	r.insert(t, "before-the-slot")
 	d := start(t, r.with("RELAY_SLOTT", "x"), "run")
 	d.AwaitMessage(t, "session began")
+	r.awaitAccepted(t, "before-the-slot")
 	r.insert(t, "live")
 	r.awaitAccepted(t, "before-the-slot", "live")
 	r.awaitDispatched(t, 2)

@@ -82,7 +82,7 @@ var checks = []check{
 		needs: []string{"D09"}, run: slotUsable, wal: true,
 	},
 	{
-		id: "D24", title: "Slot is younger than its publication", severity: Fail, expected: "the next change can be read",
+		id: "D24", title: "Slot is younger than its publication", severity: Fail, expected: "the next changes can be read",
 		needs: []string{"D03", "D04", "D21", "D09", "D10"}, run: slotAge, wal: true,
 	},
 	{

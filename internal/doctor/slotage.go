@@ -16,12 +16,15 @@ const (
 	// peekTimeout bounds a look into the WAL. A relay that wants the slot waits
 	// for so long.
 	peekTimeout = 5 * time.Second
+	// peekChanges bounds what the server puts aside for the answer. What keeps a
+	// stream from going on is near: what came before it was read and confirmed.
+	peekChanges = 1000
 )
 
 // slotAge looks whether the slot is older than its publication, which was
 // dropped and made again then. The catalog does not tell: what counts is the
 // publication as of each record that is still to be read. So the server is asked
-// to decode the next change, which moves nothing.
+// to decode the next changes, which moves nothing.
 func slotAge(ctx context.Context, p *patient) (finding, error) {
 	switch s := p.slot; {
 	case s == nil:
@@ -33,7 +36,7 @@ func slotAge(ctx context.Context, p *patient) (finding, error) {
 	}
 	err := p.peek(ctx)
 	if err == nil {
-		return pass("the next change can be read"), nil
+		return pass("the next changes can be read"), nil
 	}
 	switch sqlState(err) {
 	case "55006": // taken meanwhile
@@ -46,15 +49,15 @@ func slotAge(ctx context.Context, p *patient) (finding, error) {
 	return finding{}, err
 }
 
-// peek decodes the next change of the slot and throws it away.
+// peek decodes the next changes of the slot and throws them away.
 func (p *patient) peek(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, p.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, fmt.Sprintf("set local statement_timeout = %d", peekTimeout.Milliseconds())); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `
-			select count(*) from pg_logical_slot_peek_binary_changes($1, null, 1,
-				'proto_version', '1', 'publication_names', $2)`, p.cfg.Slot, ident(p.cfg.Publication))
+			select count(*) from pg_logical_slot_peek_binary_changes($1, null, $2,
+				'proto_version', '1', 'publication_names', $3)`, p.cfg.Slot, peekChanges, ident(p.cfg.Publication))
 		return err
 	})
 }
