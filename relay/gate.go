@@ -67,6 +67,27 @@ func (g *gate) leave(probe bool) {
 // judgement (a row of failures) rather than on the queue's word.
 func (c Class) guessed() bool { return c == UnknownOutcome || c == Transient }
 
+// ramp bounds the requests in flight after a gate has opened: two more than
+// there are at first, and one more with each that gets through. What has just come back is not run over by
+// everything that waited. The zero ramp bounds nothing. It belongs to the router
+// and needs no lock.
+type ramp struct{ limit int }
+
+func (r *ramp) permits(inFlight int) bool { return r.limit == 0 || inFlight < r.limit }
+
+// start begins after a request has got through, with those still in flight.
+func (r *ramp) start(inFlight int) { r.limit = inFlight + 1 }
+
+// success notes that a request got through; at most requests the ramp ends.
+func (r *ramp) success(most int) {
+	if r.limit == 0 {
+		return
+	}
+	if r.limit++; r.limit >= most {
+		r.limit = 0
+	}
+}
+
 // shut reports whether the gate has been closed for at least as long as after,
 // or will be.
 func (g *gate) shut(now time.Time, after time.Duration) bool {

@@ -138,6 +138,7 @@ type queue struct {
 	gate        gate
 	settings    Settings
 	pace        pace
+	ramp        ramp
 	ready       list // messages that may go now, one at most of each lane
 	inFlight    int
 	inMemory    int       // all of its messages, live and cached

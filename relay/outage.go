@@ -15,10 +15,22 @@ func (r *router) gotThrough(now time.Time, m *message) {
 	r.successes++
 	if m.queue.gate.success(m.probesQueue) {
 		r.log.Info("queue is back", zap.String(keyQueue, m.queue.name))
+		m.queue.ramp.start(m.queue.inFlight)
 		r.resume(now, m.queue)
 	}
+	r.openEndpoint(now, m)
+	m.queue.ramp.success(r.limit(m.queue))
+	r.ramp.success(r.cfg.MaxInFlight)
+	if len(r.ring) > 0 {
+		r.wakeOne() // the ramps may let more go
+	}
+}
+
+// openEndpoint opens the gate before an endpoint that answered.
+func (r *router) openEndpoint(now time.Time, m *message) {
 	if r.endpoint.success(m.probesEndpoint) {
 		r.log.Info("endpoint is back")
+		r.ramp.start(r.inFlight)
 		r.resume(now, nil)
 	}
 }
@@ -46,10 +58,7 @@ func (r *router) failed(now time.Time, m *message, failure *PublishError) {
 	r.endpoint.leave(m.probesEndpoint)
 	if failure.Class == QueueClosed {
 		// The endpoint answered; only this queue is closed.
-		if r.endpoint.success(m.probesEndpoint) {
-			r.log.Info("endpoint is back")
-			r.resume(now, nil)
-		}
+		r.openEndpoint(now, m)
 		r.closeGate(now, &m.queue.gate, m.probesQueue, failure, zap.String(keyQueue, m.queue.name))
 		return
 	}

@@ -22,6 +22,7 @@ type router struct {
 
 	mu        sync.Mutex
 	endpoint  gate
+	ramp      ramp
 	queues    map[string]*queue
 	settings  map[string]Settings
 	lanes     map[laneKey]*lane
@@ -233,13 +234,13 @@ func (r *router) take(now time.Time, w *worker) *message {
 // pick takes the queues in turn, so that one with a long backlog leaves room
 // for the others.
 func (r *router) pick(now time.Time) *message {
-	if r.stopped || !r.endpoint.permits(now) {
+	if r.stopped || !r.endpoint.permits(now) || !r.ramp.permits(r.inFlight) {
 		return nil
 	}
 	for len(r.ring) > 0 {
 		q := r.ring[0]
 		r.ring = r.ring[1:]
-		if q.ready.empty() || q.inFlight >= r.limit(q) || q.settings.Paused || !q.gate.permits(now) {
+		if q.ready.empty() || q.inFlight >= r.limit(q) || !q.ramp.permits(q.inFlight) || q.settings.Paused || !q.gate.permits(now) {
 			q.listed = false // comes back when a request ends or the gate is due
 			continue
 		}

@@ -545,3 +545,34 @@ func TestRouter_ProbesAreFresh(t *testing.T) {
 		t.Errorf("the probe is message %d with %d attempts, want the fresh one, not %d", got.row.ID, got.attempts, bad.row.ID)
 	}
 }
+
+// What has just come back is asked by a few requests at first, and by more with
+// each that gets through.
+func TestRouter_RampAfterAnOutage(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxInFlight, cfg.MaxInFlightPerQueue = 100, 100
+	r := newRig(cfg)
+	for range r.cfg.BreakerFailures {
+		r.put("q", "")
+		r.end(r.takeOne(), failed(Transient))
+	}
+	for range 200 {
+		r.put("q", "")
+	}
+	r.pass(time.Minute)
+	flight := []*message{r.takeOne()}
+	var sizes []int
+	for range 8 {
+		for _, m := range flight {
+			r.end(m, nil)
+		}
+		flight = nil
+		for m := r.takeOne(); m != nil; m = r.takeOne() {
+			flight = append(flight, m)
+		}
+		sizes = append(sizes, len(flight))
+	}
+	if want := "[2 4 8 16 32 64 74 0]"; fmt.Sprint(sizes) != want {
+		t.Errorf("requests at once: %v, want %s", sizes, want)
+	}
+}
