@@ -12,7 +12,7 @@ import (
 // script is what the queue does wrong, in the order in which it is asked: the
 // outages of the moment, the sick messages, and what goes wrong with single
 // requests all the time. A change adds the new list before it removes the old
-// one, so that no request slips through between them.
+// one, from its end, so that no request slips through between them.
 type script struct {
 	queue  *emulator.Server
 	report *Report
@@ -41,7 +41,7 @@ func (s *script) change(do func()) {
 	}
 	s.addOutages(true)
 	s.sprinkle(newDice(s.seed, sprinkleKind, s.changes))
-	for _, id := range old {
+	for _, id := range slices.Backward(old) { // what comes first is needed longest
 		s.queue.RemoveFault(id)
 	}
 }
