@@ -572,7 +572,7 @@ func TestRouter_RampAfterAnOutage(t *testing.T) {
 		}
 		sizes = append(sizes, len(flight))
 	}
-	if want := "[2 4 8 16 32 64 74 0]"; fmt.Sprint(sizes) != want {
+	if want := "[2 4 8 16 32 64 78 0]"; fmt.Sprint(sizes) != want {
 		t.Errorf("requests at once: %v, want %s", sizes, want)
 	}
 }
