@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -49,10 +50,7 @@ func TestOPS03_Rights(t *testing.T) {
 		w.Exec(sql)
 	}
 	as := func(role string) map[string]string {
-		env := map[string]string{}
-		for name, value := range w.Env {
-			env[name] = value
-		}
+		env := maps.Clone(w.Env)
 		env["DATABASE_URL"] = strings.Replace(w.URL, "postgres@", role+"@", 1)
 		return env
 	}
