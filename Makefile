@@ -44,9 +44,10 @@ soak: ## everything goes wrong at once, for ten minutes: make soak SOAK=2h SEED=
 bench: build ## what this machine can do, side by side with the bare parts
 	@folder=$$(hack/postgres $(PG)) && OUTBOX_PG_BIN=$$folder bin/outbox-relay bench
 
-# A payload with which the minute writes more WAL than the slot may keep. The
-# drain may be slower than its budget of 0.7 on a machine that does other things
-# at the same time: a second of it is a tenth of a minute's backlog.
+# The payload makes a minute write more WAL than the slot may keep. The drain of a
+# minute takes ten seconds, so that one second of a busy machine is a tenth of it:
+# less than the budget of 0.7 is asked for, and more than a drain by single rows
+# or lanes reaches.
 outage: build ## a queue that is dead for a minute, against the budgets: make outage DOWN=10m
 	@folder=$$(hack/postgres $(PG)) && OUTBOX_PG_BIN=$$folder bin/outbox-relay bench outage --down $(DOWN) --steady 10s \
 		--payload 800 --burst 40000 --least-drain 0.5 --strict

@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/child"
 )
 
-// child is this program, started again with other arguments.
-type child struct {
+// program is a program that runs beside this one, and ends with it.
+type program struct {
 	pid  int
 	line string // the first line that it printed, if that was asked for
 	stop func()
@@ -20,22 +22,22 @@ type child struct {
 
 // startChild starts this program with arguments and, with wantLine, waits for
 // its first line.
-func startChild(ctx context.Context, env map[string]string, wantLine bool, args ...string) (*child, error) {
+func startChild(ctx context.Context, env map[string]string, wantLine bool, args ...string) (*program, error) {
 	return startProgram(ctx, "", env, nil, wantLine, args...)
 }
 
-// startProgram is startChild for any program; an empty one is this. What it
+// startProgram is startChild for the program at a path; empty is this one. What it
 // writes to its standard error goes to log, if that is not nil.
-func startProgram(ctx context.Context, program string, env map[string]string, log io.Writer, wantLine bool, args ...string) (*child, error) {
-	if program == "" {
+func startProgram(ctx context.Context, path string, env map[string]string, log io.Writer, wantLine bool, args ...string) (*program, error) {
+	if path == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return nil, err
 		}
-		program = self
+		path = self
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	command := exec.CommandContext(ctx, program, args...)
+	command := exec.CommandContext(ctx, path, args...)
 	command.Env = os.Environ()
 	command.Stderr = log
 	for name, value := range env {
@@ -48,11 +50,12 @@ func startProgram(ctx context.Context, program string, env map[string]string, lo
 		cancel()
 		return nil, err
 	}
-	if err := command.Start(); err != nil {
+	process, err := child.Start(command)
+	if err != nil {
 		cancel()
 		return nil, err
 	}
-	c := &child{pid: command.Process.Pid, stop: func() { cancel(); _ = command.Wait() }}
+	c := &program{pid: process.PID(), stop: func() { cancel(); <-process.Done() }}
 	if !wantLine {
 		return c, nil
 	}

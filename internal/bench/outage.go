@@ -93,7 +93,7 @@ type outage struct {
 	cfg       OutageConfig
 	rig       *rig
 	queue     *remoteQueue
-	relay     *child
+	relay     *program
 	committed *tally
 	began     time.Time
 	fill      string

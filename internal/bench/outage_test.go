@@ -17,11 +17,11 @@ func TestRunOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
 	var log relaybin.Log
 	report, err := bench.RunOutage(ctx, bench.OutageConfig{
-		Program: program, Down: 8 * time.Second, Rate: 100, Transaction: 5, SideRate: 20, Keys: 10, Payload: 400, Burst: 4000,
+		Program: program, Down: 8 * time.Second, Rate: 80, Transaction: 4, SideRate: 20, Keys: 10, Payload: 400, Burst: 2000,
 		Steady: 2 * time.Second, LeastDrain: 0.1, RelayLog: &log,
 	})
 	if err != nil {

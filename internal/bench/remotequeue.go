@@ -17,14 +17,14 @@ type remoteQueue struct {
 	stop    func()
 }
 
-// startQueue starts program as a queue that can be switched off.
-func startQueue(ctx context.Context, program string) (*remoteQueue, error) {
-	child, err := startProgram(ctx, program, nil, nil, true, "bench", "queue")
+// startQueue starts the program at a path as a queue that can be switched off.
+func startQueue(ctx context.Context, path string) (*remoteQueue, error) {
+	p, err := startProgram(ctx, path, nil, nil, true, "bench", "queue")
 	if err != nil {
 		return nil, err
 	}
-	url, control, _ := strings.Cut(child.line, " ")
-	return &remoteQueue{url: url, control: control, stop: child.stop}, nil
+	url, control, _ := strings.Cut(p.line, " ")
+	return &remoteQueue{url: url, control: control, stop: p.stop}, nil
 }
 
 // set changes the mood.
