@@ -193,7 +193,16 @@ func TestSlotFault_StopLeavesItToAPerson(t *testing.T) {
 		t.Fatal("a slot was made")
 	}
 	mend(t, w, doctorSays(t, w, "D09", "fail", "is gone"))
-	awaitLife(t, w, "after")
+	awaitLife(t, w, "by-sql")
+	dropSlotUnder(t, w)
+	pgtest.Eventually(t, scenario.Patience, func() error {
+		if n := times(r, "stream cannot be opened, will be tried again"); n < 2 {
+			return fmt.Errorf("the second loss is not told")
+		}
+		return nil
+	})
+	verb(t, w, 0, "slot", "create")
+	awaitLife(t, w, "by-verb")
 	stop()
 	w.Settle()
 }
