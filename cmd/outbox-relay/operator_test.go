@@ -153,11 +153,11 @@ func TestQueues(t *testing.T) {
 	fill(t, r)
 	queues := func(args ...string) []string { return append([]string{"queues"}, args...) }
 
-	expectCode(t, r.settings, exitStopped, queues("list"), "1 queue has settings or deferred messages", "orders  false   default        default       4")
-	expectCode(t, r.settings, exitStopped, queues("pause", "orders"), "paused         true", "stops sending to it, and keeps its messages in the table, within 2 seconds")
-	expectCode(t, r.settings, exitStopped, queues("resume", "orders"), "paused         false", "sends what is deferred, in order, within 2 seconds")
-	expectCode(t, r.settings, exitStopped, queues("set", "mails", "max_in_flight=3", "max_attempts=9"), "max_in_flight  3", "goes by this within 2 seconds")
-	expectCode(t, r.settings, exitStopped, queues("show", "mails"), "max_attempts   9")
+	expectCode(t, r.settings, exitStopped, queues("list"), "1 queue has settings or deferred messages", "orders  false   key       default        no bound  default       continue        4")
+	expectCode(t, r.settings, exitStopped, queues("pause", "orders"), "paused           true", "stops sending to it, and keeps its messages in the table, within 2 seconds")
+	expectCode(t, r.settings, exitStopped, queues("resume", "orders"), "paused           false", "sends what is deferred, in order, within 2 seconds")
+	expectCode(t, r.settings, exitStopped, queues("set", "mails", "max_in_flight=3", "max_attempts=9"), "max_in_flight    3", "goes by this within 2 seconds")
+	expectCode(t, r.settings, exitStopped, queues("show", "mails"), "max_attempts     9")
 	got := expectCode(t, r.settings, exitStopped, queues("show", "mails", "--json"))
 	var one queueDocument
 	if err := json.Unmarshal([]byte(got.out), &one); err != nil || one.SchemaVersion != 1 || one.MaxInFlight == nil || *one.MaxInFlight != 3 {
@@ -168,7 +168,8 @@ func TestQueues(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &list); err != nil || list.SchemaVersion != 1 || len(list.Queues) != 2 {
 		t.Errorf("list is %+v, %v", list, err)
 	}
-	expectCode(t, r.settings, exitUsage, queues("set", "orders", "rate_per_second=5"), "rate_per_second is not obeyed")
+	expectCode(t, r.settings, exitStopped, queues("set", "orders", "rate_per_second=5"), "rate_per_second  5")
+	expectCode(t, r.settings, exitUsage, queues("set", "orders", "envelope=none"), "envelope is not obeyed")
 	expectCode(t, r.settings, exitUsage, queues("set", "orders", "max_in_flight=0"), "max_in_flight must be at least 1")
 	expectCode(t, r.settings, exitUsage, queues("set", "orders"), "want a queue and at least one")
 	expectCode(t, r.settings, exitUsage, queues("pause"), "want one argument, a queue, got 0")
