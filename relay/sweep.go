@@ -207,10 +207,11 @@ const sqlNumbers = sqlHorizon + `,
 // The number first, the locks after: a writer that has no lock by then gets a
 // higher number. The sequence is asked for: that of a table which took the place
 // of the first one has another name, and may lack its grants: then the floor
-// stays where it is.
+// stays where it is. So it does if sessions take several numbers at a time: one
+// of these may be used long after.
 const sqlSweepMark = `
-select coalesce((select pg_sequence_last_value(q) from pg_get_serial_sequence('outbox.messages', 'id') g, to_regclass(g) q
-		where has_sequence_privilege(q, 'select')), 0),
+select coalesce((select pg_sequence_last_value(q) from pg_get_serial_sequence('outbox.messages', 'id') g, to_regclass(g) q, pg_sequence s
+		where s.seqrelid = q and s.seqcache = 1 and has_sequence_privilege(q, 'select')), 0),
 	coalesce((select array_agg(distinct l.virtualtransaction) from pg_locks l
 		where l.mode = 'RowExclusiveLock' and l.relation = t.oid and l.database = (select oid from pg_database where datname = current_database())), '{}')
 from pg_class t join pg_namespace n on n.oid = t.relnamespace
