@@ -25,7 +25,7 @@ func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) 
 	if found.exists && !found.lost() {
 		return nil
 	}
-	missed, err := s.missesSlot(ctx)
+	missed, err := s.missesSlot(ctx, server)
 	if err != nil {
 		return err
 	}
@@ -38,13 +38,15 @@ func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) 
 	return err
 }
 
-// missesSlot reports whether a slot that is not there has been there before.
-func (s *Source) missesSlot(ctx context.Context) (bool, error) {
+// missesSlot reports whether a slot that is not there has been there before. A
+// cluster that an operator adopted under a running relay never had it.
+func (s *Source) missesSlot(ctx context.Context, server server) (bool, error) {
+	last := s.current.Load()
 	switch {
 	case s.created: // by an attempt of this process that came no further
 		return false, nil
-	case s.current.Load() != nil:
-		return true, nil
+	case last != nil:
+		return last.server.system == server.system, nil
 	case s.served == nil:
 		return false, nil
 	}
