@@ -66,10 +66,13 @@ func TestQueues_RefusesWhatIsNotValid(t *testing.T) {
 		{"orders", []string{"max_attempts=9999999999"}, `max_attempts is "9999999999", want a whole number or default`},
 		{"orders", []string{"paused"}, `paused is "", want true or false`},
 		{"orders", []string{"paused=true", "paused=false"}, "paused is given twice"},
-		{"orders", []string{"speed=9", "envelope=none"},
+		{
+			"orders",
+			[]string{"speed=9", "envelope=none"},
 			"unknown setting \"speed\", want paused, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter\n" +
 				"envelope is not obeyed by this version of the relay, so it is not set; " +
-				"it obeys paused, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter"},
+				"it obeys paused, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter",
+		},
 		{"orders", []string{"ordering=fifo"}, `ordering is "fifo", want key or queue`},
 		{"orders", []string{"on_dead_letter="}, `on_dead_letter is "", want continue or hold`},
 		{"orders", []string{"rate_per_second=fast"}, `rate_per_second is "fast", want a number or default`},
