@@ -53,8 +53,10 @@ var rights = []right{
 	{"schema_version", []string{"select"}},
 	{"messages", []string{"select"}},
 	{"dispatched", []string{"select", "insert"}},
-	{"deferred", []string{"select", "insert", "delete"}},
+	{"deferred", []string{"select", "insert", "update", "delete"}},
 	{"dead_letters", []string{"select", "insert"}},
+	{"withdrawn", []string{"select", "insert"}},
+	{"queues", []string{"select"}},
 	{"relays", []string{"select", "insert", "update"}},
 	{"record_position(text, bigint, pg_lsn)", []string{"execute"}},
 }
