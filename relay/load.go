@@ -211,8 +211,8 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow, more bool) (ag
 	case more:
 	case h.lane == nil && r.hasProbe(now, h):
 		h.dry = true
-	case h.state == draining && h.pending > r.chunkOf(h):
-		return true // the end of the table is not near: more is on its way
+	case h.state == draining && !r.nearEnd(h):
+		return true
 	case h.state == draining:
 		h.state = closing
 	case j.final:
@@ -232,6 +232,15 @@ func (r *router) changing(h *hold, d *deferredRow) bool {
 		return false
 	}
 	return h.lane != nil || m.lane == nil || m.lane.hold == nil
+}
+
+// nearEnd reports whether what is left of a scope will be gone soon, so that new
+// messages may wait in memory for it: the slot waits with them.
+func (r *router) nearEnd(h *hold) bool {
+	if h.pending > r.chunkOf(h) {
+		return false // these come to the table yet
+	}
+	return h.lane != nil || h.cached <= r.chunks.queue/2
 }
 
 // takeCached takes in a row of a draining scope.

@@ -118,6 +118,7 @@ func (r *router) tick(now time.Time) (next time.Time, ok bool) {
 	defer r.mu.Unlock()
 	r.wakeDue(now)
 	r.holdDue(now)
+	r.overflowTails(now)
 	r.openDue(now)
 	r.paceDue(now)
 	return r.nextDue(now)
@@ -147,6 +148,27 @@ func (r *router) holdDue(now time.Time) {
 			r.holdQueue(q, "slower than its messages come")
 		}
 	}
+}
+
+// overflowTails sends into the table what has waited in memory for too long for
+// the end of a hold.
+func (r *router) overflowTails(now time.Time) {
+	for h := range r.draining {
+		switch {
+		case !h.tailSince(now, r.cfg.OverflowAfter):
+		case h.lane == nil:
+			r.reholdQueue(h.queue)
+		default:
+			r.rehold(h)
+			r.parked[h] = true // it drains again at once
+			signal(r.load)
+		}
+	}
+}
+
+// tailSince reports whether a message has waited behind the hold for so long.
+func (h *hold) tailSince(now time.Time, long time.Duration) bool {
+	return !h.tail.empty() && now.Sub(h.tail.head.taken) >= long
 }
 
 // readyToProbe reports whether a held queue has no more in memory than it needs
@@ -216,6 +238,11 @@ func (r *router) nextDue(now time.Time) (next time.Time, ok bool) {
 	}
 	if len(r.delayed) > 0 {
 		sooner(r.delayed[0].due)
+	}
+	for h := range r.draining {
+		if !h.tail.empty() {
+			sooner(h.tail.head.taken.Add(r.cfg.OverflowAfter))
+		}
 	}
 	r.sooner(&r.endpoint, sooner)
 	for _, q := range r.queues {

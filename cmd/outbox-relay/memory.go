@@ -9,7 +9,7 @@ import (
 )
 
 // baseMemory is what the relay takes beside the messages of its window.
-const baseMemory = 48 << 20
+const baseMemory = 32 << 20
 
 // boundMemory lets the garbage collector work harder before memory grows beyond
 // what the window needs: after a burst, the heap would otherwise be let grow to

@@ -58,6 +58,10 @@ var checks = []check{
 		needs: []string{"D31"}, run: rowSecurity,
 	},
 	{
+		id: "D27", title: "Unique keys", severity: Fail, expected: "every key has a valid unique index",
+		needs: []string{"D31"}, run: keys,
+	},
+	{
 		id: "D21", title: "Publication", severity: Fail, expected: "publishes inserts, and nothing else",
 		needs: []string{"D01"}, run: publication, wal: true,
 	},

@@ -123,6 +123,18 @@ func TestD26_RowSecurity(t *testing.T) {
 	expect(t, cfg, "D26", doctor.Pass)
 }
 
+// APP-04: two messages with one key, because nothing forbids them any more.
+func TestD27_UniqueKeys(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	expect(t, cfg, "D27", doctor.Pass)
+	execute(t, url, "alter table outbox.messages drop constraint messages_key_unique", "alter table outbox.deferred drop constraint deferred_pkey",
+		"create unique index on outbox.messages (key) where priority is null")
+	mend(t, url, expect(t, cfg, "D27", doctor.Fail, "messages (key)", "deferred (message_id)"))
+	expect(t, cfg, "D27", doctor.Pass)
+}
+
 // SCH-08: names that need quotes.
 func TestRun_OddNames(t *testing.T) {
 	t.Parallel()
