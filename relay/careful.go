@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,7 +24,8 @@ import (
 // When a careful session has lasted its minute, all workers join in.
 //
 // A process that lives through the end of a session, a lost connection or a lost
-// slot, did not start again. In normal life all this costs two statements a
+// slot, did not start again, and if another relay has the slot by then, it takes
+// its start off the record. In normal life all this costs two statements a
 // start, and nothing a message.
 
 const (
@@ -31,6 +33,7 @@ const (
 	deadlyCrashes = 3           // deaths in a row with a message written down, after which it is not sent
 	survival      = time.Minute // what the sessions of a process must last
 	acquitTimeout = time.Second // bounds what a stop waits to take its start back
+	redeemPause   = 500 * time.Millisecond
 	reasonCrashed = "crashed_relay"
 )
 
@@ -61,6 +64,7 @@ func (s *session) countStart(ctx context.Context) error {
 		return err
 	}
 	if !again {
+		r.counted = true
 		r.before = found // what this process writes down itself, it has lived through
 	}
 	if found.unclean < carefulStarts {
@@ -161,14 +165,14 @@ func (s *session) survive(ctx context.Context) error {
 		r.unproven = max(1, r.unproven-time.Since(began))
 		return nil
 	}
-	err := r.retry(ctx, func() error { return r.writing.acquit(ctx, s.writer.epoch) })
+	err := s.whileOurs(ctx, func() (bool, error) { return r.writing.acquit(ctx, s.writer.epoch) })
 	if over(ctx) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	r.unproven = 0
+	r.unproven, r.counted = 0, false
 	if s.careful() {
 		s.log.Info("the relay lives, requests go out side by side again")
 		close(s.lifted)
@@ -185,5 +189,32 @@ func (s *session) takeBack(ctx context.Context, cause error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, acquitTimeout)
 	defer cancel()
-	return s.relay.writing.acquit(ctx, s.writer.epoch)
+	ours, err := s.relay.writing.acquit(ctx, s.writer.epoch)
+	if ours {
+		s.relay.counted = false
+	}
+	return err
+}
+
+// redeem takes the last start back where the end of its session could not, since
+// the server was away or the relay was frozen, and another relay goes on: this
+// one lives, so nobody died. It tries until the returned function is called.
+func (r *Relay) redeem(ctx context.Context) (stop func()) {
+	if !r.counted {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var trying sync.WaitGroup
+	trying.Go(func() {
+		for sleep(ctx, redeemPause) {
+			if done, err := r.writing.redeem(ctx, r.epoch); done && err == nil {
+				r.counted = false
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		trying.Wait()
+	}
 }

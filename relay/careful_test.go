@@ -205,6 +205,21 @@ func TestCareful_TheCulpritBecomesADeadLetter(t *testing.T) {
 	}
 }
 
+// A relay that lost its slot to another one without being able to take its start
+// back, does so from outside: it lives.
+func TestCareful_ALivingRelayTakesItsStartBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.source.busy = make(chan struct{})
+	b.start(&accept{})
+	b.awaitRecord("1")
+	b.exec(`update outbox.relays set epoch = epoch + 1, unclean_starts = unclean_starts + 1`) // another relay starts
+	b.source.broken <- errors.New("the stream is lost")
+	b.awaitRecord("1")
+	close(b.source.busy)
+	b.awaitRecord("2")
+}
+
 // A stream that is lost while a request is under way is no death with that
 // message, however often it happens.
 func TestCareful_ALostStreamIsNoDeath(t *testing.T) {

@@ -25,8 +25,11 @@ const (
 	// of the table may take in memory, beside the live messages. One chunk may go
 	// beyond it.
 	cacheShare = 2
-	// chunksAhead is the number of chunks of a queue that are in memory, so that
-	// reading is never what draining waits for.
+	// aheadTime is how long what is in memory of a draining scope should last, by
+	// the speed at which it drains: long enough that reading is not what draining
+	// waits for, and short because what is in memory cannot be withdrawn.
+	aheadTime = 2 * time.Second
+	// chunksAhead bounds it in chunks of a queue.
 	chunksAhead = 3
 	// duePoll is how often rows are looked for whose time has come: also those
 	// that somebody else put there.
@@ -80,7 +83,7 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 		if r.wantsMore(now, h) {
 			h.loading = true
 			return job{
-				hold: h, generation: h.generation, after: h.cursor, limit: min(r.chunkOf(h), r.fit),
+				hold: h, generation: h.generation, after: h.cursor, limit: r.limitOf(now, h),
 				final: h.state == closing && h.pending == 0,
 			}, true
 		}
@@ -90,7 +93,7 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 	}
 	j := job{after: r.due.position, afterTime: r.due.notBefore, limit: min(r.chunks.due, r.fit), heldQueues: []string{}}
 	for name, q := range r.queues {
-		if q.hold != nil || !r.sendable(now, q) {
+		if q.hold != nil || !r.sendable(now, q) || q.inMemory >= r.chunks.due {
 			j.heldQueues = append(j.heldQueues, name)
 		}
 	}
@@ -160,10 +163,34 @@ func (r *router) chunkOf(h *hold) int {
 
 // ahead is the number of rows in memory below which a scope wants more.
 func (r *router) ahead(h *hold) int {
-	if r.probing(h) || h.lane != nil {
-		return r.chunkOf(h) / 2
+	if r.probing(h) {
+		return r.chunks.probe / 2
 	}
-	return (chunksAhead - 1) * r.chunks.queue
+	least, _ := r.rooms(h)
+	return max(h.room, least) * 2 / 3
+}
+
+// rooms are the least and the most rows of a scope that may be in memory.
+func (r *router) rooms(h *hold) (least, most int) {
+	if h.lane != nil {
+		return max(2, r.chunks.lane/5), r.chunks.lane
+	}
+	return r.chunks.lane, chunksAhead * r.chunks.queue
+}
+
+// limitOf is the number of rows to ask for. The room follows the speed at which
+// the last rows went.
+func (r *router) limitOf(now time.Time, h *hold) int {
+	if r.probing(h) {
+		return min(r.chunks.probe, r.fit)
+	}
+	least, most := r.rooms(h)
+	h.room = max(h.room, least)
+	if passed := now.Sub(h.loadedAt); !h.loadedAt.IsZero() && passed > 0 {
+		speed := float64(h.loadedWith-h.cached) / passed.Seconds()
+		h.room = min(max(int(speed*aheadTime.Seconds()), least), most)
+	}
+	return max(1, min(r.chunkOf(h), r.fit, h.room-h.cached))
 }
 
 // loaded takes in what a job has read; more says that the table may have more of
@@ -189,6 +216,7 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow, more bool) (ag
 		return false
 	}
 	h.loading = false
+	defer func() { h.loadedAt, h.loadedWith = now, h.cached }()
 	for i := range rows {
 		d := &rows[i]
 		if d.unseen {

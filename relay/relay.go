@@ -27,6 +27,7 @@ type Relay struct {
 
 	epoch    int64         // the last one of this process, 0 without
 	unproven time.Duration // what its sessions must last yet, until it is sure that nothing kills it
+	counted  bool          // the start of this process is on record, and not taken back
 	before   starts        // what the row said of earlier ones; of the only worker of a careful session
 	after    func(time.Duration) <-chan time.Time
 
@@ -67,7 +68,10 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 func (r *Relay) Run(ctx context.Context) error {
 	defer r.closeStores()
 	for failures := 0; ; {
-		if err := r.source.Open(ctx); err != nil {
+		stop := r.redeem(ctx)
+		err := r.source.Open(ctx)
+		stop()
+		if err != nil {
 			if ctx.Err() == nil {
 				return err
 			}

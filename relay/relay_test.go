@@ -36,7 +36,8 @@ type fakeSource struct {
 	resolved map[uint64]bool
 	heard    time.Time
 	batches  chan []outbox.Row
-	broken   chan error // ends the session
+	broken   chan error    // ends the session
+	busy     chan struct{} // nil, or what every Open but the first waits for
 }
 
 func newFakeSource() *fakeSource {
@@ -44,6 +45,15 @@ func newFakeSource() *fakeSource {
 }
 
 func (s *fakeSource) Open(ctx context.Context) error {
+	s.mu.Lock()
+	again := s.opened > 0
+	s.mu.Unlock()
+	if again && s.busy != nil {
+		select {
+		case <-s.busy:
+		case <-ctx.Done():
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opened++

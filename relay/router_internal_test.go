@@ -576,3 +576,36 @@ func TestRouter_RampAfterAnOutage(t *testing.T) {
 		t.Errorf("requests at once: %v, want %s", sizes, want)
 	}
 }
+
+// What is read ahead of a draining queue is what it takes in a moment: a slow
+// one has few messages in memory, which cannot be withdrawn any more.
+func TestRouter_ReadsAheadBySpeed(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		pause time.Duration // of a request
+		want  int
+	}{{"slow", 50 * time.Millisecond, 100}, {"fast", 100 * time.Microsecond, 3000}} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(testConfig())
+			r.cfg.WindowMessages = 100_000
+			r.queueOf("q").hold = newHold(r.queueOf("q"), nil)
+			id, most := int64(0), 0
+			for range 30_000 {
+				for j, ok := r.nextJob(r.now, false); ok; j, ok = r.nextJob(r.now, false) {
+					rows := make([]deferredRow, j.limit)
+					for i := range rows {
+						id++
+						rows[i] = deferredRow{position: id, queue: "q", row: outbox.Row{ID: id, Queue: "q"}}
+					}
+					r.loaded(r.now, j, rows, true)
+				}
+				most = max(most, len(r.cache))
+				r.endDurably(r.takeOne(), nil)
+				r.pass(c.pause)
+			}
+			if most > c.want || most < c.want*9/10 {
+				t.Errorf("%d messages in memory at most, want about %d", most, c.want)
+			}
+		})
+	}
+}

@@ -44,19 +44,33 @@ func (s *store) writeDown(ctx context.Context, epoch, id int64, deaths int) (our
 	return ours, nil
 }
 
-// acquit makes the starts so far count no more.
-func (s *store) acquit(ctx context.Context, epoch int64) error {
-	err := s.with(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, s.sql.acquit, s.slot, epoch)
+// acquit makes the starts so far count no more; ours is false when another relay
+// has taken over.
+func (s *store) acquit(ctx context.Context, epoch int64) (ours bool, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, s.sql.acquit, s.slot, epoch)
+		ours = tag.RowsAffected() == 1
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("acquit the start: %w", err)
+		return false, fmt.Errorf("acquit the start: %w", err)
 	}
-	return nil
+	return ours, nil
 }
 
-// The three of them lock the slot's row of relays, under our epoch only.
+// redeem takes one start off those that count, if another relay has taken over
+// since the epoch.
+func (s *store) redeem(ctx context.Context, epoch int64) (done bool, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, s.sql.redeem, s.slot, epoch)
+		done = tag.RowsAffected() == 1
+		return err
+	})
+	return done, err
+}
+
+// Each locks the slot's row of relays, all but the last but one under our epoch
+// only.
 const sqlCountStart = `
 update outbox.relays set unclean_starts = unclean_starts + $3::bool::int, updated_at = now()
 where slot = $1 and epoch = $2
@@ -67,6 +81,9 @@ const sqlWriteDown = `
 with fast as materialized (select set_config('synchronous_commit', 'off', true))
 update outbox.relays set suspect = $3, suspect_attempts = $4 from fast
 where slot = $1 and epoch = $2`
+
+const sqlRedeem = `
+update outbox.relays set unclean_starts = greatest(unclean_starts - 1, 0) where slot = $1 and epoch > $2`
 
 const sqlAcquit = `
 update outbox.relays set unclean_starts = 0, suspect = null, suspect_attempts = null

@@ -8,7 +8,7 @@ import (
 
 // statements are the relay's SQL, with the schema's name put in.
 type statements struct {
-	countStart, writeDown, acquit string
+	countStart, writeDown, acquit, redeem string
 
 	cluster, takeOver, leave, record, copy, dispatched, dead, deferred, postponed, requeued, undefer string
 	known, horizon, reconcile, reconciled, newSlot, queues, queueChunk, laneChunk, due, settings     string
@@ -24,6 +24,7 @@ func newStatements(schema string) statements {
 		countStart: in(sqlCountStart),
 		writeDown:  in(sqlWriteDown),
 		acquit:     in(sqlAcquit),
+		redeem:     in(sqlRedeem),
 
 		cluster:    in(sqlCluster),
 		takeOver:   in(sqlTakeOver),
