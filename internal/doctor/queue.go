@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,11 +20,10 @@ func queueAnswers(ctx context.Context, p *patient) (finding, error) {
 			remedy: "set INFRAI_API_KEY or INFRAI_API_KEY_FILE, and INFRAI_BASE_URL if it is not the public queue",
 		}, nil
 	}
-	capability, f := p.queue.discover(ctx)
+	doubts, f := p.queue.discover(ctx)
 	if f != nil {
 		return *f, nil
 	}
-	doubts := capability.doubts()
 	names, err := p.queuesInUse(ctx)
 	if err != nil {
 		return finding{}, err
@@ -38,7 +36,7 @@ func queueAnswers(ctx context.Context, p *patient) (finding, error) {
 		return finding{
 			status: Fail, observed: "missing: " + strings.Join(missing, ", "),
 			message: "queue " + strings.Join(missing, ", ") + " does not exist; publishing does not create it",
-			remedy:  "create it with POST /v1/queue/create; its messages wait until then",
+			remedy:  "create it with `outbox-relay queues provision` or POST /v1/queue/create; its messages wait until then",
 		}, nil
 	case len(doubts) > 0:
 		return finding{
@@ -74,28 +72,9 @@ func (p *patient) queuesInUse(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// publishPath is where the relay publishes.
-const publishPath = "/v1/queue/publish"
-
-// doubts are what the queue says about publishing that the relay does not
-// expect. At run time nothing depends on it.
-func (c *capability) doubts() []string {
-	var doubts []string
-	doubt := func(format string, args ...any) { doubts = append(doubts, fmt.Sprintf(format, args...)) }
-	if c.Method != "" && c.Method != http.MethodPost {
-		doubt("method is %s, the relay uses POST", quote(c.Method))
-	}
-	if c.Path != "" && c.Path != publishPath {
-		doubt("path is %s, the relay uses %s", quote(c.Path), publishPath)
-	}
-	if c.Available != nil && !*c.Available {
-		doubt("queue.publish is not available")
-	}
-	return append(doubts, c.requestDoubts()...)
-}
-
-// discover reads the description of publishing, which needs no key.
-func (q *queueClient) discover(ctx context.Context) (*capability, *finding) {
+// discover reads the description of publishing, which needs no key, and returns
+// what does not fit what the relay sends.
+func (q *queueClient) discover(ctx context.Context) (doubts []string, f *finding) {
 	answer, err := q.get(ctx, "/v1/discovery/queue.publish", "")
 	if err != nil {
 		remedy := "check INFRAI_BASE_URL, name resolution, proxy and firewall"
@@ -112,7 +91,7 @@ func (q *queueClient) discover(ctx context.Context) (*capability, *finding) {
 			remedy: "check INFRAI_BASE_URL; if it is right, wait and look again",
 		}
 	}
-	return parseCapability(answer.body), nil
+	return publishDoubts(answer.body), nil
 }
 
 // lookUp asks for each queue and returns those that do not exist. Without any

@@ -101,6 +101,3 @@ func (a *answer) text() string {
 
 // codeText is what the codes of the queue look like.
 var codeText = regexp.MustCompile(`^[A-Z0-9_]{1,64}$`)
-
-// quote makes text of the queue safe for a terminal.
-func quote(text string) string { return strconv.Quote(text) }
