@@ -81,6 +81,7 @@ func newRoot(p *program) *cobra.Command {
 		newDeadLetters(p),
 		newDeferred(p),
 		newQueues(p),
+		newInfrai(p),
 		newSlot(p),
 		newAdopt(p),
 		newEmulator(p),

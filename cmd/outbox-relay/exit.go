@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
 	"github.com/outbox-relay/outbox-relay/schema"
@@ -39,7 +40,7 @@ var exitCodes = []struct {
 	{exitSlotHeld, "another relay holds the slot (one-shot verbs; `run` waits)"},
 	{exitSlotLost, "the slot is missing, lost or not ours"},
 	{exitDoctorFailed, "doctor found problems"},
-	{exitNeedsPerson, "a person is needed: settings of the server, rights, certificates, publication or tables"},
+	{exitNeedsPerson, "a person is needed: settings of the server, rights, certificates, publication, tables or account of the queue"},
 }
 
 func exitCodeHelp() string {
@@ -68,10 +69,19 @@ func exitCode(err error) int {
 		return exitDoctorFailed
 	case is[*poll.OperatorError](err):
 		return exitNeedsPerson
+	case is[*infraiadmin.Different](err), queueNeedsPerson(err):
+		return exitNeedsPerson
 	case is[*cdc.OperatorError](err), needsPerson(sqlState(err)), pgtext.Distrust(err):
 		return exitNeedsPerson
 	}
 	return exitUnexpected
+}
+
+// queueNeedsPerson reports whether an error of the queue lasts until somebody
+// changes its key, account or address.
+func queueNeedsPerson(err error) bool {
+	refused, ok := errors.AsType[*infraiadmin.Error](err)
+	return ok && refused.NeedsPerson()
 }
 
 // needsPerson reports whether an error of the server lasts until somebody changes

@@ -16,11 +16,11 @@ func newQueues(p *program) *cobra.Command {
 		Use:   "queues",
 		Short: "Show and change the settings of single queues",
 		Long: "queues works with the table queues, which a running relay reads every two seconds. A queue\n" +
-			"without a row there has the relay's own settings.",
+			"without a row there has the relay's own settings. provision creates queues at Infrai.",
 		Args: noArguments,
 		RunE: needVerb,
 	}
-	cmd.AddCommand(newQueuesList(p), newQueuesShow(p), newQueuesSet(p), newQueuesPause(p), newQueuesResume(p))
+	cmd.AddCommand(newQueuesList(p), newQueuesShow(p), newQueuesSet(p), newQueuesPause(p), newQueuesResume(p), newQueuesProvision(p))
 	return cmd
 }
 
