@@ -21,6 +21,7 @@ const module = "github.com/outbox-relay/outbox-relay"
 // A new folder has to be entered here.
 var mayImport = map[string][]string{
 	"outbox":                {},
+	"outbox/consumer":       {"outbox"},
 	"schema":                {},
 	"cdc":                   {"outbox"},
 	"relay":                 {"outbox"},
@@ -33,7 +34,7 @@ var mayImport = map[string][]string{
 }
 
 // light are the folders that not even import what is internal.
-var light = []string{"outbox", "internal/secret"}
+var light = []string{"outbox", "outbox/consumer", "internal/secret"}
 
 // free are the folders that join the others.
 var free = []string{"cmd", "examples", "internal"}

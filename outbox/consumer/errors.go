@@ -1,0 +1,80 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What is wrong with a delivery. Nothing is claimed for it.
+var (
+	// ErrMalformed says that a delivery cannot be read: trying again is of no use.
+	ErrMalformed = errors.New("malformed")
+	// ErrUnauthenticated says that a delivery is not signed by whom it should be.
+	ErrUnauthenticated = errors.New("unauthenticated")
+)
+
+// ErrNoTransaction says that the database did not begin a transaction.
+var ErrNoTransaction = errors.New("begin a transaction")
+
+func noTransaction(err error) error { return fmt.Errorf("%w: %w", ErrNoTransaction, err) }
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
+}
+
+func unauthenticated(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrUnauthenticated, fmt.Sprintf(format, args...))
+}
+
+// Permanent marks the error of a handler for which trying again is of no use.
+// Its transaction is rolled back like any other, and the claim with it.
+// Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ cause error }
+
+func (e *permanentError) Error() string { return e.cause.Error() }
+func (e *permanentError) Unwrap() error { return e.cause }
+
+// IsPermanent reports whether trying again is of no use: an error of [Permanent],
+// or [ErrMalformed].
+func IsPermanent(err error) bool {
+	_, permanent := errors.AsType[*permanentError](err)
+	return permanent || errors.Is(err, ErrMalformed)
+}
+
+// PanicError is the panic of a handler. Its text tells what was thrown; Stack
+// tells where.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.Value) }
+
+// protect turns the panic of a handler into an error, so that one message does
+// not end the others. The stack is taken while it is still there.
+func protect(handle func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return handle()
+}
+
+// isCollision reports whether two transactions were in each other's way, so that
+// the same one may succeed when it is repeated: a serialization failure or a
+// deadlock.
+func isCollision(err error) bool {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (answer.Code == "40001" || answer.Code == "40P01")
+}

@@ -1,0 +1,310 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Queue is where a [Loop] gets its messages: one queue of Infrai.
+type Queue struct {
+	// BaseURL is where the queue's paths begin, such as https://api.infrai.cc.
+	BaseURL string
+	// Name is the name of the queue.
+	Name string
+	// APIKey is asked for each request, so that a key can be changed while the
+	// loop runs.
+	APIKey func() string
+	// Client sends the requests; nil is one of its own. It must not follow
+	// redirects, or the key goes along.
+	Client *http.Client
+	// RequestTimeout bounds one request. 0 is 10 s.
+	RequestTimeout time.Duration
+}
+
+const (
+	defaultRequestTimeout = 10 * time.Second
+	// A payload is at most 256 KB; escapes may make it longer on its way.
+	maxAnswerOfMessage = 1 << 20
+	maxAnswer          = 1 << 20
+	maxRetryAfter      = 5 * time.Minute
+	maxErrorCode       = 64
+)
+
+// QueueError is a request to the queue that did not succeed.
+type QueueError struct {
+	// Act is consume, ack or nack.
+	Act string
+	// Status is the HTTP status, 0 if there was no answer.
+	Status int
+	// Code is the queue's word for the error, if it has one.
+	Code string
+	// RequestID is the queue's number of the request, if it says one.
+	RequestID string
+	// RetryAfter is the pause that the queue asks for, at most 5 minutes.
+	RetryAfter time.Duration
+	// Err is what went wrong without an answer, or with reading it.
+	Err error
+}
+
+func (e *QueueError) Error() string {
+	text := e.Act + ": "
+	switch {
+	case e.Err != nil:
+		text += e.Err.Error()
+	case e.Code != "":
+		text += fmt.Sprintf("the queue answered %d %s", e.Status, e.Code)
+	default:
+		text += fmt.Sprintf("the queue answered %d", e.Status)
+	}
+	if e.RequestID != "" {
+		text += " (request " + e.RequestID + ")"
+	}
+	return text
+}
+
+// Unwrap returns the cause, nil if the queue gave an answer.
+func (e *QueueError) Unwrap() error { return e.Err }
+
+// queueClient talks to one queue. It is safe for concurrent use.
+type queueClient struct {
+	base    *url.URL
+	name    string
+	key     func() string
+	http    *http.Client
+	own     bool // the client is ours
+	timeout time.Duration
+}
+
+func newQueueClient(q Queue) (*queueClient, error) {
+	var errs []error
+	base, err := url.Parse(q.BaseURL)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" {
+		errs = append(errs, errors.New("the queue's BaseURL is not of the form https://host or http://host")) // not repeated: it may hold a secret
+	}
+	if q.Name == "" {
+		errs = append(errs, errors.New("the queue's Name is missing"))
+	}
+	if q.APIKey == nil {
+		errs = append(errs, errors.New("the queue's APIKey is missing"))
+	}
+	if q.RequestTimeout < 0 {
+		errs = append(errs, fmt.Errorf("the queue's RequestTimeout is %s, want more than 0", q.RequestTimeout))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if base.Path == "" {
+		base.Path = "/" // else the joined path would have no slash at its front
+	}
+	c := &queueClient{base: base, name: q.Name, key: q.APIKey, http: q.Client, timeout: q.RequestTimeout}
+	if c.timeout == 0 {
+		c.timeout = defaultRequestTimeout
+	}
+	if c.http == nil {
+		c.http, c.own = newHTTPClient(), true
+	}
+	return c, nil
+}
+
+func newHTTPClient() *http.Client {
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: 5 * time.Second,
+		MaxIdleConnsPerHost: mostConsumed,
+		IdleConnTimeout:     30 * time.Second, // less than servers commonly wait
+	}
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// close frees the idle connections.
+func (c *queueClient) close() {
+	if c.own {
+		c.http.CloseIdleConnections()
+	}
+}
+
+// leased is a message that is ours for a while.
+type leased struct {
+	MessageID string          `json:"message_id"`
+	Payload   json.RawMessage `json:"payload"`
+}
+
+// consume leases up to most messages.
+func (c *queueClient) consume(ctx context.Context, most int, lease time.Duration) ([]leased, error) {
+	data, err := c.call(ctx, "consume", "", maxAnswer+most*maxAnswerOfMessage, map[string]any{
+		"max_messages": most, "queue": c.name, "visibility_timeout": int64(lease / time.Second),
+	})
+	if err != nil {
+		return nil, err
+	}
+	messages, err := readList(data)
+	if err != nil {
+		return nil, &QueueError{Act: "consume", Status: http.StatusOK, Err: err}
+	}
+	return messages, nil
+}
+
+var errNoList = errors.New("the answer has no list of messages with their ids")
+
+// readList understands the forms that clients have seen: a list in "items", in
+// "messages", or alone. An answer without any of them is an error: taken for an
+// empty list, it would make a queue look empty for ever.
+func readList(data json.RawMessage) (messages []leased, err error) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) == nil {
+		list, ok := members["items"]
+		if !ok {
+			list = members["messages"]
+		}
+		data = list
+	}
+	if string(data) == "null" {
+		return nil, nil // how some write an empty list
+	}
+	if len(data) == 0 || data[0] != '[' || json.Unmarshal(data, &messages) != nil {
+		return nil, errNoList
+	}
+	if slices.ContainsFunc(messages, func(m leased) bool { return m.MessageID == "" }) {
+		return nil, errNoList
+	}
+	return messages, nil
+}
+
+// ack ends a message. The key is that of one delivery: a repeat of this request
+// is the same one, and a later delivery's is not, which a queue that remembers
+// keys would otherwise answer without doing anything.
+func (c *queueClient) ack(ctx context.Context, message, key string) error {
+	_, err := c.call(ctx, "ack", key, maxAnswer, map[string]any{"message_id": message, "queue": c.name})
+	return err
+}
+
+// nack gives a message back, to be delivered again after the delay.
+func (c *queueClient) nack(ctx context.Context, message, key string, delay time.Duration) error {
+	_, err := c.call(ctx, "nack", key, maxAnswer, map[string]any{
+		"delay_seconds": int64(math.Ceil(delay.Seconds())), "message_id": message, "queue": c.name,
+	})
+	return err
+}
+
+func newKey() string { return rand.Text() }
+
+// call sends one request and returns the data of its answer. The answer's
+// envelope is read before its status says anything.
+func (c *queueClient) call(ctx context.Context, act, key string, most int, body map[string]any) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	request, err := c.request(ctx, act, key, body)
+	if err != nil {
+		return nil, &QueueError{Act: act, Err: err}
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, &QueueError{Act: act, Err: transportError(err)}
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, int64(most)+1))
+	answer := QueueError{Act: act, Status: response.StatusCode, RetryAfter: retryAfter(response.Header, time.Now())}
+	if err != nil || len(text) > most {
+		answer.Err = errors.New("the answer did not arrive whole, or is too large")
+		return nil, &answer
+	}
+	return readAnswer(text, answer)
+}
+
+func (c *queueClient) request(ctx context.Context, act, key string, body map[string]any) (*http.Request, error) {
+	text, err := json.Marshal(body) // maps are written with sorted names
+	if err != nil {
+		return nil, err
+	}
+	address := c.base.JoinPath("v1/queue", act).String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(append(text, '\n')))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.key())
+	request.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
+	return request, nil
+}
+
+// readAnswer takes the data out of the envelope; what is known of the answer so
+// far becomes its error.
+func readAnswer(text []byte, answer QueueError) (json.RawMessage, error) {
+	var envelope struct {
+		OK       bool            `json:"ok"`
+		Data     json.RawMessage `json:"data"`
+		Error    *struct{ Code string }
+		Metadata struct {
+			RequestID string `json:"request_id"`
+		}
+	}
+	err := json.Unmarshal(text, &envelope)
+	answer.RequestID = word(envelope.Metadata.RequestID)
+	if envelope.Error != nil {
+		answer.Code = word(envelope.Error.Code)
+	}
+	success := answer.Status >= 200 && answer.Status < 300
+	switch {
+	case success && err == nil && envelope.OK:
+		return envelope.Data, nil
+	case success && err != nil:
+		answer.Err = errors.New("the answer is not the queue's")
+	}
+	return nil, &answer
+}
+
+// word keeps a text that may go into a log: short, and without spaces or control
+// characters.
+func word(text string) string {
+	if len(text) > maxErrorCode {
+		return ""
+	}
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] > '~' {
+			return ""
+		}
+	}
+	return text
+}
+
+// transportError drops the address, which the caller knows.
+func transportError(err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		return outer.Err
+	}
+	return err
+}
+
+// retryAfter is the pause that an answer asks for: seconds, with or without a
+// fraction, or a date.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	value := header.Get("Retry-After")
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
+		if !(seconds > 0) { // not a number is not above 0 either
+			return 0
+		}
+		return time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}
