@@ -13,9 +13,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +35,14 @@ const patience = 2 * time.Minute
 const tables = `
 create table orders (id bigint primary key, total numeric not null);
 create table mails (id bigint generated always as identity primary key, order_id bigint not null);
+`
+
+// role is what the program connects as; it has what an application has.
+const role = `
+create role shop_app login;
+grant outbox_app to shop_app;
+grant insert on orders to shop_app;
+grant insert, select (id) on mails to shop_app;
 `
 
 // leftovers counts what an example must have left: one order, one mail, one
@@ -76,13 +86,17 @@ func play(ctx context.Context, expected string, program []string) (err error) {
 			err = closed
 		}
 	}()
-	url := cluster.URL("postgres")
-	conn, err := prepare(ctx, url)
+	address, err := url.Parse(cluster.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	conn, err := prepare(ctx, address.String())
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	got, err := run(ctx, url, program)
+	address.User = url.User("shop_app")
+	got, err := run(ctx, address.String(), program)
 	if err != nil {
 		return err
 	}
@@ -92,9 +106,9 @@ func play(ctx context.Context, expected string, program []string) (err error) {
 	return judge(ctx, conn)
 }
 
-// prepare makes the outbox and the tables of the example.
-func prepare(ctx context.Context, url string) (*pgx.Conn, error) {
-	conn, err := pgx.Connect(ctx, url)
+// prepare makes the outbox, the tables of the example, and its role.
+func prepare(ctx context.Context, database string) (*pgx.Conn, error) {
+	conn, err := pgx.Connect(ctx, database)
 	if err != nil {
 		return nil, err
 	}
@@ -102,16 +116,23 @@ func prepare(ctx context.Context, url string) (*pgx.Conn, error) {
 	if _, err := schema.Migrate(ctx, conn.Config(), names, zap.NewNop()); err != nil {
 		return nil, err
 	}
-	_, err = conn.Exec(ctx, tables)
+	var grants strings.Builder
+	err = schema.Grants(&grants, schema.GrantsConfig{
+		Schema: schema.DefaultSchema, Database: conn.Config().Database, Application: schema.DefaultApplication,
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.PgConn().Exec(ctx, grants.String()+tables+role).ReadAll()
 	return conn, err
 }
 
 // run returns what the program prints; its errors go where ours go.
-func run(ctx context.Context, url string, program []string) ([]byte, error) {
+func run(ctx context.Context, database string, program []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, program[0], program[1:]...)
-	command.Env = append(os.Environ(), "DATABASE_URL="+url)
+	command.Env = append(os.Environ(), "DATABASE_URL="+database)
 	command.Stderr = os.Stderr
 	return command.Output()
 }

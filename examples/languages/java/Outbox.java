@@ -18,7 +18,7 @@ public class Outbox {
             if (id == null) {
                 return false;
             }
-            value(db, "insert into orders (id, total) values (?, ?::numeric) returning id", order, total);
+            execute(db, "insert into orders (id, total) values (?, ?::numeric)", order, total);
             return true;
         });
     }
@@ -34,12 +34,7 @@ public class Outbox {
 
     /** Returns the number of messages that were there. */
     static int withdraw(Connection db, String key) throws SQLException {
-        return transaction(db, () -> {
-            try (PreparedStatement s = db.prepareStatement("delete from outbox.messages where key = ?")) {
-                s.setString(1, key);
-                return s.executeUpdate();
-            }
-        });
+        return transaction(db, () -> execute(db, "delete from outbox.messages where key = ?", key));
     }
 
     /** Acts once on a message that the queue delivered; a repeat gets the first answer. */
@@ -48,9 +43,9 @@ public class Outbox {
             boolean mine = value(db, "select outbox.claim('mailer', ?, interval '30 days')", eventId).equals("t");
             if (mine) {
                 String mail = value(db, "insert into mails (order_id) values (?) returning id", order);
-                value(db, """
+                execute(db, """
                     update outbox.claims set result = jsonb_build_object('mail', ?::bigint)
-                    where consumer = 'mailer' and event_id = ? returning result
+                    where consumer = 'mailer' and event_id = ?
                     """, mail, eventId);
             }
             String result = value(db,
@@ -77,14 +72,24 @@ public class Outbox {
 
     /** The first column of the first row, as text. */
     static String value(Connection db, String sql, Object... parameters) throws SQLException {
-        try (PreparedStatement s = db.prepareStatement(sql)) {
-            for (int i = 0; i < parameters.length; i++) {
-                s.setObject(i + 1, parameters[i]);
-            }
-            try (ResultSet rows = s.executeQuery()) {
-                return rows.next() ? rows.getString(1) : null;
-            }
+        try (PreparedStatement s = prepare(db, sql, parameters); ResultSet rows = s.executeQuery()) {
+            return rows.next() ? rows.getString(1) : null;
         }
+    }
+
+    /** The number of rows that the statement changed. */
+    static int execute(Connection db, String sql, Object... parameters) throws SQLException {
+        try (PreparedStatement s = prepare(db, sql, parameters)) {
+            return s.executeUpdate();
+        }
+    }
+
+    static PreparedStatement prepare(Connection db, String sql, Object... parameters) throws SQLException {
+        PreparedStatement s = db.prepareStatement(sql);
+        for (int i = 0; i < parameters.length; i++) {
+            s.setObject(i + 1, parameters[i]);
+        }
+        return s;
     }
 
     public static void main(String[] args) throws SQLException {
