@@ -57,14 +57,28 @@ func (p *program) printStats(s *infraiadmin.Stats) error {
 	}
 	age := "-"
 	if s.OldestReadyAge != nil {
-		age = strconv.FormatFloat(*s.OldestReadyAge, 'f', -1, 64) + " s"
+		age = decimal(*s.OldestReadyAge) + " s"
 	}
 	fmt.Fprintf(table, "oldest ready\t%s\n", age)
 	for _, name := range slices.Sorted(maps.Keys(s.Others)) {
-		fmt.Fprintf(table, "%s\t%s\n", quoteOdd(name), quoteOdd(fmt.Sprint(s.Others[name])))
+		fmt.Fprintf(table, "%s\t%s\n", quoteOdd(name), unknownValue(s.Others[name]))
 	}
 	return table.Flush()
 }
+
+// unknownValue writes a value whose meaning the queue alone knows.
+func unknownValue(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "-"
+	case float64:
+		return decimal(v)
+	}
+	return quoteOdd(fmt.Sprint(v))
+}
+
+// decimal writes a number without an exponent.
+func decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 func countOrDash(n *int64) string {
 	if n == nil {

@@ -73,8 +73,13 @@ func (c *Capability) requestDoubts(call Call) []string {
 	always, ever := members(call.Requests)
 	var doubts []string
 	for _, name := range ever {
-		if _, ok := p.fields[name]; !ok {
+		_, described := p.fields[name]
+		switch {
+		case described:
+		case slices.Contains(always, name):
 			doubts = append(doubts, "params has no field "+name)
+		default:
+			doubts = append(doubts, "params has no field "+name+", which some requests have")
 		}
 	}
 	missing := slices.DeleteFunc(p.required(), func(name string) bool { return slices.Contains(always, name) })
