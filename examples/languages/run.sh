@@ -56,7 +56,7 @@ python_() {
 node_() {
 	has node --version || { skip node node; return; }
 	if ! has env NODE_PATH="$built/node_modules" node -e 'require("pg")'; then
-		has npm --version && npm install --silent --no-save --prefix "$built" pg@8 >&2 ||
+		has npm --version && npm install --silent --no-save --prefix "$built" pg@8.23.1 >&2 ||
 			{ skip node "package pg, and npm does not bring it"; return; }
 	fi
 	play node "$here/expected.txt" env NODE_PATH="$PWD/$built/node_modules" node "$here/node/outbox.js"
