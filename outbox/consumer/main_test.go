@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -14,7 +15,15 @@ import (
 	"github.com/outbox-relay/outbox-relay/outbox/consumer"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find() }) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childDatabase) != "" {
+		if err := consumeAsChild(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
+	pgtest.Main(m, func() error { return goleak.Find() })
+}
 
 const patience = 20 * time.Second
 
