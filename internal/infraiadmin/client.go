@@ -3,6 +3,7 @@ package infraiadmin
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -96,7 +97,11 @@ func (c *Client) do(ctx context.Context, r request) (*answer, error) {
 	case errors.Is(err, errTooLong):
 		return nil, &Error{Act: r.act, Problem: Unreadable, Host: c.Host(), Err: err}
 	}
-	return nil, &Error{Act: r.act, Problem: Unreachable, Host: c.Host(), Local: c.local(), Err: errors.New(networkText(err))}
+	problem := Unreachable
+	if _, distrusted := errors.AsType[*tls.CertificateVerificationError](err); distrusted {
+		problem = Untrusted
+	}
+	return nil, &Error{Act: r.act, Problem: problem, Host: c.Host(), Local: c.local(), Err: errors.New(networkText(err))}
 }
 
 var (

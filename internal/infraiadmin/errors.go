@@ -14,6 +14,7 @@ type Problem int
 // The problems.
 const (
 	Unreachable Problem = iota + 1 // no connection, or it broke
+	Untrusted                      // its certificate is not trusted
 	Silent                         // no whole answer in time
 	NoKey                          // no API key to send
 	KeyRefused                     // 401
@@ -35,7 +36,7 @@ type Error struct {
 	Problem Problem
 	// Host is where.
 	Host string
-	// Local is set if nobody answers on this machine.
+	// Local is set if that is this machine.
 	Local bool
 	// Status, Code and RequestID are from the answer; RetryAfter is its header.
 	Status     int
@@ -54,6 +55,7 @@ var meanings = map[Problem]struct {
 	person     bool
 }{
 	Unreachable: {"cannot reach the queue", "check INFRAI_BASE_URL, name resolution, proxy and firewall", false},
+	Untrusted:   {"the certificate is not trusted", "check INFRAI_BASE_URL, and what this machine trusts (SSL_CERT_FILE names more)", true},
 	Silent:      {"the queue does not answer", "ask again; INFRAI_REQUEST_TIMEOUT is how long it waits", false},
 	NoKey:       {"no API key", "set INFRAI_API_KEY, or INFRAI_API_KEY_FILE to a file that can be read", true},
 	KeyRefused:  {"the API key is refused", "set INFRAI_API_KEY (or the file) to a key of the project", true},
@@ -72,7 +74,7 @@ var meanings = map[Problem]struct {
 func (e *Error) Error() string {
 	text := e.Act + ": " + meanings[e.Problem].text
 	switch {
-	case e.Problem == Unreachable || e.Problem == Silent:
+	case e.Problem == Unreachable || e.Problem == Untrusted || e.Problem == Silent:
 		text += " at " + e.Host
 	case e.Status != 0:
 		text += " (" + strings.TrimSpace(strconv.Itoa(e.Status)+" "+e.Code)
@@ -96,7 +98,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Hint says what to do.
 func (e *Error) Hint() string {
 	switch {
-	case e.Local:
+	case e.Local && e.Problem == Unreachable:
 		return "start the queue there, for example with `outbox-relay emulator`, or check INFRAI_BASE_URL"
 	case e.Problem == TooMany && e.RetryAfter != "":
 		return "ask again later; the queue says Retry-After: " + e.RetryAfter

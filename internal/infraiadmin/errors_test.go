@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
 	"github.com/outbox-relay/outbox-relay/internal/secret"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
@@ -112,6 +114,24 @@ func TestError_NobodyThere(t *testing.T) {
 	failure := asked(t, newClient(t, configFor(web.URL)))
 	if failure.Problem != infraiadmin.Unreachable || !strings.Contains(failure.Error(), "refused") || !strings.Contains(failure.Hint(), "outbox-relay emulator") {
 		t.Errorf("%v; %s", failure, failure.Hint())
+	}
+}
+
+func TestError_Certificate(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewUnstartedServer(http.NotFoundHandler())
+	web.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // it says that the handshake failed
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	failure := asked(t, newClient(t, configFor(web.URL)))
+	if failure.Problem != infraiadmin.Untrusted || !failure.NeedsPerson() || !strings.Contains(failure.Error(), "x509") {
+		t.Errorf("%v; %s", failure, failure.Hint())
+	}
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	failure = asked(t, newClient(t, configFor(strings.Replace(plain.URL, "http:", "https:", 1))))
+	if failure.Problem != infraiadmin.Unreachable || !strings.Contains(failure.Error(), "does not speak TLS") {
+		t.Errorf("%v", failure)
 	}
 }
 
