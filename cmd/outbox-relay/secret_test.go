@@ -48,7 +48,10 @@ func TestSecrets_UselessSettings(t *testing.T) {
 			"DATABASE_URL":   "postgres://relay:S3cret@127.0.0.1:1/app",
 			"INFRAI_API_KEY": "ifr_S3cret", "INFRAI_BASE_URL": "http://127.0.0.1:1", "RELAY_LOG_LEVEL": "debug",
 		}.with(change...)
-		for _, args := range [][]string{{"doctor"}, {"doctor", "--json"}, {"status"}, {"migrate", "up"}, {"grants", "print"}, {"--help"}} {
+		for _, args := range [][]string{
+			{"doctor"}, {"doctor", "--json"}, {"status"}, {"migrate", "up"}, {"grants", "print"}, {"--help"},
+			{"infrai", "stats", "orders"}, {"infrai", "discover"}, {"queues", "provision", "orders", "--yes"},
+		} {
 			t.Run(fmt.Sprint(name, args), func(t *testing.T) {
 				t.Parallel()
 				r := execute(t, environment, args...)

@@ -110,7 +110,8 @@ var (
 )
 
 // roundTrip goes to the transport directly: what http.Client adds (redirects,
-// cookies) is not wanted here.
+// cookies) is not wanted here. The transport sends a request with an idempotency
+// key again if its connection was closed under it, which the key makes safe.
 func (c *Client) roundTrip(req *http.Request) (*answer, error) {
 	response, err := c.transport.RoundTrip(req)
 	if err != nil {

@@ -35,5 +35,5 @@ func networkText(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection ended in the middle"
 	}
-	return "what came back is not HTTP, or a proxy variable is not an address"
+	return "what came back is not HTTP, or a proxy refuses, or its variable is not an address"
 }
