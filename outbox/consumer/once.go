@@ -60,6 +60,9 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("outcome %d", int(o))
 }
 
+// MarshalText makes an outcome a word in logs too.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
 // DefaultRetention is longer than the days for which senders repeat, and than
 // the queue keeps a message by default.
 const DefaultRetention = 30 * 24 * time.Hour
