@@ -49,8 +49,15 @@ func TestSecrets_UselessSettings(t *testing.T) {
 			"INFRAI_API_KEY": "ifr_S3cret", "INFRAI_BASE_URL": "http://127.0.0.1:1", "RELAY_LOG_LEVEL": "debug",
 		}.with(change...)
 		for _, args := range [][]string{
-			{"doctor"}, {"doctor", "--json"}, {"status"}, {"migrate", "up"}, {"grants", "print"}, {"--help"},
-			{"infrai", "stats", "orders"}, {"infrai", "discover"}, {"queues", "provision", "orders", "--yes"},
+			{"doctor"},
+			{"doctor", "--json"},
+			{"status"},
+			{"migrate", "up"},
+			{"grants", "print"},
+			{"--help"},
+			{"infrai", "stats", "orders"},
+			{"infrai", "discover"},
+			{"queues", "provision", "orders", "--yes"},
 		} {
 			t.Run(fmt.Sprint(name, args), func(t *testing.T) {
 				t.Parallel()

@@ -47,6 +47,8 @@ type Error struct {
 	Text string
 	// Err is the cause where there was no answer.
 	Err error
+
+	said bool // the answer is one of the queue, not of a server that is none
 }
 
 // meanings say what each problem is and what to do about it.
@@ -61,7 +63,7 @@ var meanings = map[Problem]struct {
 	KeyRefused:  {"the API key is refused", "set INFRAI_API_KEY (or the file) to a key of the project", true},
 	Forbidden:   {"the API key may not do this", "use a key of the project with the right to do it", true},
 	NoCredit:    {"the account has no credit", "top up the account", true},
-	NotFound:    {"there is no such thing", "check the name, and that the key is one of the same project", false},
+	NotFound:    {"there is no such thing", "check the name, that the key is one of the same project, and INFRAI_BASE_URL", false},
 	Conflict:    {"something else holds the name or the key", "look at what is there, then ask again", false},
 	TooMany:     {"the queue asks to wait", "ask again in a minute", false},
 	Redirected:  {"the queue redirects; the API key is not taken elsewhere", "set INFRAI_BASE_URL to the final address", true},
@@ -113,7 +115,7 @@ func (e *Error) NeedsPerson() bool { return meanings[e.Problem].person }
 func (c *Client) refusal(r request, a *answer, e envelope) *Error {
 	failure := &Error{
 		Act: r.act, Host: c.Host(), Status: a.status, Code: e.code(), RequestID: e.requestID(a.header),
-		Text: c.errorText(e), Problem: problemOf(a.status, e.code(), e.said()),
+		Text: c.errorText(e), Problem: problemOf(a.status, e.code(), e.said()), said: e.said(),
 	}
 	if after := a.header.Get("Retry-After"); failure.Problem == TooMany && len(after) <= maxRetryAfter && printable(after) {
 		failure.RetryAfter = after

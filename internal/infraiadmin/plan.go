@@ -85,12 +85,13 @@ func (c *Client) Plan(ctx context.Context, queue string, s Settings) ([]Step, er
 	return plan, nil
 }
 
-// look fills in what a step has to do.
+// look fills in what a step has to do. That a queue is missing is believed of an
+// answer in an envelope only: any server at a wrong address says 404.
 func (c *Client) look(ctx context.Context, s *Step) error {
 	data, err := c.data(ctx, request{act: "look at queue " + s.Queue, method: http.MethodGet, path: "/v1/queue/get/" + s.Queue})
 	var refused *Error
 	switch {
-	case errors.As(err, &refused) && refused.Problem == NotFound:
+	case errors.As(err, &refused) && refused.Problem == NotFound && refused.said:
 		s.Action = Create
 		return nil
 	case err != nil:

@@ -227,6 +227,15 @@ func TestPlan_QueueTellsNothing(t *testing.T) {
 	}
 }
 
+// A server that is no queue has not got any, and is not asked to create one.
+func TestPlan_NotAQueue(t *testing.T) {
+	t.Parallel()
+	steps, err := serve(t, http.NotFoundHandler()).Plan(t.Context(), "orders", wanted)
+	if failure, ok := errors.AsType[*infraiadmin.Error](err); !ok || failure.Problem != infraiadmin.NotFound || !strings.Contains(failure.Hint(), "INFRAI_BASE_URL") {
+		t.Errorf("plan is %+v, error %v", steps, err)
+	}
+}
+
 func TestSettings_Validate(t *testing.T) {
 	t.Parallel()
 	bad := infraiadmin.Settings{
