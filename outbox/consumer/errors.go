@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -16,7 +17,8 @@ var (
 	ErrUnauthenticated = errors.New("unauthenticated")
 )
 
-// ErrNoTransaction says that the database did not begin a transaction.
+// ErrNoTransaction says that the database did not begin a transaction, or none
+// that may write.
 var ErrNoTransaction = errors.New("begin a transaction")
 
 func noTransaction(err error) error { return fmt.Errorf("%w: %w", ErrNoTransaction, err) }
@@ -69,6 +71,18 @@ func protect(handle func() error) (err error) {
 		}
 	}()
 	return handle()
+}
+
+// isAway reports whether the database did not answer, or said that it cannot work
+// for anybody now: it shuts down, lacks something (class 53), has trouble of its
+// own (58), or is a standby or read-only (25006).
+func isAway(err error) bool {
+	if errors.Is(err, ErrNoTransaction) {
+		return true
+	}
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (answer.Code == "25006" || strings.HasPrefix(answer.Code, "57P0") ||
+		strings.HasPrefix(answer.Code, "53") || strings.HasPrefix(answer.Code, "58"))
 }
 
 // isCollision reports whether two transactions were in each other's way, so that

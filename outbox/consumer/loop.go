@@ -84,13 +84,15 @@ func (c *LoopConfig) validate() error {
 // before, is acked; what failed is nacked and comes again, until the queue gives
 // up and moves it to its dead letter queue. The queue has no way to refuse a
 // message for good, so what is [Refused] goes the same way. While the database
-// takes no transactions nothing is consumed.
+// takes no transactions that write nothing is consumed, and while all that is
+// tried fails, little.
 type Loop struct {
 	consumer *Consumer
 	queue    *queueClient
 	envelope Envelope
 	config   LoopConfig
-	down     atomic.Bool // the database took no transaction, or was not asked yet
+	down     atomic.Bool  // the database took no transaction, or was not asked yet
+	failed   atomic.Int64 // deliveries that failed since the last one that did not
 }
 
 // NewLoop reports everything that is wrong with what it gets.
@@ -125,6 +127,9 @@ func (l *Loop) Run(ctx context.Context) error {
 		if free == 0 {
 			return nil
 		}
+		if pause := l.futile(); pause > 0 && !sleep(ctx, pause) {
+			return nil
+		}
 		// A request that is under way at a stop is not cut off: its messages
 		// would be leased to nobody.
 		began := time.Now()
@@ -137,6 +142,17 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// futile is how long to wait because all that was tried last has failed: it is
+// more likely ours than the messages' fault, and each try costs a message one of
+// its deliveries.
+func (l *Loop) futile() time.Duration {
+	rounds := int(l.failed.Load()) / l.config.Concurrency
+	if rounds == 0 {
+		return 0
+	}
+	return jitter(l.backoff(rounds - 1))
 }
 
 // reachable waits until the database takes transactions, if it did not at the
@@ -220,10 +236,20 @@ func (l *Loop) handle(work context.Context, leased leased) (Message, Outcome, er
 	ctx, cancel := context.WithTimeout(work, l.config.HandlerTimeout)
 	defer cancel()
 	outcome, err := l.consumer.Handle(ctx, m)
-	if errors.Is(err, ErrNoTransaction) {
+	l.learn(outcome, err)
+	return m, outcome, err
+}
+
+// learn remembers whether work is of any use at the moment.
+func (l *Loop) learn(outcome Outcome, err error) {
+	if outcome != Failed {
+		l.failed.Store(0) // the database has answered
+		return
+	}
+	l.failed.Add(1)
+	if isAway(err) {
 		l.down.Store(true)
 	}
-	return m, outcome, err
 }
 
 // pause is how long to wait before the next request: not at all while messages

@@ -502,6 +502,46 @@ func TestLoop_DatabaseAway(t *testing.T) {
 	r.want(10, 10)
 }
 
+// A database that takes no writes, as a standby, is like one that is away.
+func TestLoop_DatabaseReadOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	writer, err := pgx.ParseConfig(r.pool.Config().ConnString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer.RuntimeParams["default_transaction_read_only"] = "off"
+	readOnly := func(value string) {
+		t.Helper()
+		conn, err := pgx.ConnectConfig(context.Background(), writer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		statement := "alter database " + pgx.Identifier{writer.Database}.Sanitize() + " set default_transaction_read_only = " + value
+		if _, err := conn.Exec(context.Background(), statement); err != nil {
+			t.Fatal(err)
+		}
+		r.pool.Reset()
+	}
+	readOnly("on")
+	r.publish("e-1")
+	run := r.run(r.once(book), quick())
+	pgtest.Eventually(t, patience, func() error {
+		trouble := run.troubles()
+		if len(trouble) < 3 || !errors.Is(trouble[0], consumer.ErrNoTransaction) {
+			return fmt.Errorf("trouble: %v", trouble)
+		}
+		return nil
+	})
+	if got := r.server.Counters().Consumed; got != 0 {
+		t.Errorf("%d consumed", got)
+	}
+	readOnly("off")
+	r.acked(1)
+	r.want(1, 1)
+}
+
 // The server dies again and again under the loop: one entry for each event.
 func TestLoop_DatabaseDies(t *testing.T) {
 	t.Parallel()

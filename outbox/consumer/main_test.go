@@ -66,9 +66,10 @@ func (l ledger) exec(statement string, args ...any) {
 func (l ledger) counts() (booked, claims int) {
 	l.t.Helper()
 	const query = "select (select count(*) from booked), (select count(*) from outbox.claims)"
-	if err := l.pool.QueryRow(context.Background(), query).Scan(&booked, &claims); err != nil {
-		l.t.Fatal(err)
-	}
+	// The pool may hold a connection to a server that a test has killed.
+	pgtest.Eventually(l.t, patience, func() error {
+		return l.pool.QueryRow(context.Background(), query).Scan(&booked, &claims)
+	})
 	return booked, claims
 }
 

@@ -113,7 +113,8 @@ func (c *Consumer) Handle(ctx context.Context, m Message) (Outcome, error) {
 
 // HandleResult is [Consumer.Handle], and reads what the handler stored by
 // [outbox.Complete] into a value, as [json.Unmarshal] does: at the first delivery
-// as at its repeats. The value stays as it is if nothing was stored.
+// as at its repeats. The value stays as it is if nothing was stored. An error with
+// the outcome [Handled] or [Repeated] is one of reading it.
 func (c *Consumer) HandleResult(ctx context.Context, m Message, into any) (Outcome, error) {
 	outcome, stored, err := c.handle(ctx, m, true)
 	if err != nil || stored == nil {
@@ -189,15 +190,24 @@ func (c *Consumer) retention() time.Duration {
 	return c.Retention
 }
 
-// probe reports whether the database takes transactions.
+// probe reports whether the database takes transactions that write.
 func (c *Consumer) probe(ctx context.Context) error {
 	tx, err := c.DB.BeginTx(ctx, c.Options)
 	if err != nil {
 		return noTransaction(err)
 	}
-	rollback(ctx, tx)
+	defer rollback(ctx, tx)
+	var readOnly bool // also on a standby
+	if err := tx.QueryRow(ctx, `select current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil {
+		return noTransaction(err)
+	}
+	if readOnly {
+		return noTransaction(errReadOnly)
+	}
 	return nil
 }
+
+var errReadOnly = errors.New("the database takes no writes")
 
 // validate reports what no delivery would get past.
 func (c *Consumer) validate() error {
