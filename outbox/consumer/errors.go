@@ -53,16 +53,29 @@ func IsPermanent(err error) bool {
 	return permanent || errors.Is(err, ErrMalformed)
 }
 
-// PanicError is the panic of a handler. Its text tells what was thrown; Stack
+// PanicError is the panic of a function that the application gave. Its text tells what was thrown; Stack
 // tells where.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.Value) }
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// protect turns the panic of a handler into an error, so that one message does
+// read calls what takes a message out of a delivery. Whatever goes wrong there,
+// would go wrong again with the same bytes: the delivery is malformed.
+func read(take func() (Message, error)) (m Message, err error) {
+	err = protect(func() (err error) {
+		m, err = take()
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrMalformed) {
+		err = fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return m, err
+}
+
+// protect turns a panic into an error, so that one message does
 // not end the others. The stack is taken while it is still there.
 func protect(handle func() error) (err error) {
 	defer func() {

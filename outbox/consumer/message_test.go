@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -133,4 +134,23 @@ func FuzzEnvelopes(f *testing.F) {
 			}
 		}
 	})
+}
+
+// An envelope of the application's own that panics costs nobody else anything: the
+// delivery is malformed.
+func TestEnvelope_Panics(t *testing.T) {
+	t.Parallel()
+	broken := func(payload []byte) (consumer.Message, error) {
+		return consumer.Message{ID: string(payload[1000])}, nil
+	}
+	reports := make(chan consumer.Report, 1)
+	url := serve(t, newLedger(t).once(book), consumer.Sender{Verify: consumer.Unsigned, Read: consumer.BodyID(broken)},
+		consumer.ReceiverConfig{Report: func(r consumer.Report) { reports <- r }})
+	if status, _ := deliver(t, url, nil, "{}"); status != http.StatusBadRequest {
+		t.Errorf("%d, want 400", status)
+	}
+	report := <-reports
+	if _, thrown := errors.AsType[*consumer.PanicError](report.Err); !thrown || !errors.Is(report.Err, consumer.ErrMalformed) {
+		t.Errorf("%v", report.Err)
+	}
 }

@@ -128,12 +128,9 @@ func (r *Receiver) deliver(request *http.Request, body []byte) (m Message, outco
 		}
 		return m, Failed, nil, fmt.Errorf("verify: %w", err)
 	}
-	m, err = r.sender.Read(request.Header, body)
+	m, err = read(func() (Message, error) { return r.sender.Read(request.Header, body) })
 	m.Header = request.Header
 	if err != nil {
-		if !errors.Is(err, ErrMalformed) {
-			err = fmt.Errorf("%w: %w", ErrMalformed, err)
-		}
 		return m, Refused, nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(request.Context()), r.config.Timeout)

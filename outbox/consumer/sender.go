@@ -3,7 +3,6 @@ package consumer
 import (
 	"encoding/json"
 	"net/http"
-	"time"
 )
 
 // Sender is how the deliveries of one sender are trusted and read. Both
@@ -38,37 +37,6 @@ func Infrai(secrets Secrets, envelope Envelope) Sender {
 		m.QueueMessageID = id
 		return m, err
 	}}
-}
-
-// Stripe takes webhooks of Stripe: Stripe-Signature, and the event's own "id",
-// which is signed with the body.
-func Stripe(secrets Secrets) Sender {
-	return Sender{Verify: StripeSignature{Secrets: secrets}.Verify, Read: func(_ http.Header, body []byte) (Message, error) {
-		id, err := Field("id")(body)
-		if err != nil {
-			return Message{}, err
-		}
-		m := Message{ID: id, Source: "stripe", Data: body, Raw: body}
-		m.Type, m.Time = describeStripe(body)
-		return m, nil
-	}}
-}
-
-// describeStripe reads what nothing depends on, so that it may have any form.
-func describeStripe(body []byte) (kind string, created time.Time) {
-	var event struct {
-		Type    any `json:"type"`
-		Created any `json:"created"`
-	}
-	_ = json.Unmarshal(body, &event) // it is an object: Field has read it
-	kind, _ = event.Type.(string)
-	switch at := event.Created.(type) {
-	case float64:
-		created = time.Unix(int64(at), 0).UTC()
-	case string:
-		created, _ = time.Parse(time.RFC3339Nano, at)
-	}
-	return kind, created
 }
 
 // Shopify takes webhooks of Shopify: X-Shopify-Hmac-Sha256 in base64, and the
