@@ -443,6 +443,28 @@ func TestLoop_StopFinishesTheWork(t *testing.T) {
 	r.want(1, 1)
 }
 
+// A request that is under way at a stop is not cut off: what it leases is handled.
+func TestLoop_StopDuringARequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if _, err := r.server.AddFault(emulator.Fault{Route: "queue.consume", Delay: 300 * time.Millisecond, Count: 1, Store: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.publish("e-1")
+	run := r.run(r.once(book), quick())
+	pgtest.Eventually(t, patience, func() error {
+		if r.server.Counters().Consumed == 0 {
+			return errors.New("nothing is leased")
+		}
+		return nil
+	})
+	run.end()
+	if got := r.server.Counters().Acked; got != 1 {
+		t.Errorf("%d acked, want 1", got)
+	}
+	r.want(1, 1)
+}
+
 // What is not ready when the drain ends is rolled back and given back.
 func TestLoop_StopIsBounded(t *testing.T) {
 	t.Parallel()

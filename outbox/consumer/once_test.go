@@ -125,15 +125,19 @@ func TestOnce_ContextEnds(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	ctx, cancel := context.WithCancel(context.Background())
+	made := l.pool.Stat().NewConnsCount()
 	outcome, err := l.once(func(ctx context.Context, tx pgx.Tx, m consumer.Message) error {
 		err := book(ctx, tx, m)
 		cancel()
-		return err
+		return errors.Join(err, ctx.Err())
 	}).Handle(ctx, consumer.Message{ID: "e-1"})
 	if outcome != consumer.Failed || !errors.Is(err, context.Canceled) {
 		t.Errorf("%s, %v", outcome, err)
 	}
 	l.want(0, 0)
+	if got := l.pool.Stat().NewConnsCount(); got != made {
+		t.Errorf("%d new connections, want that the old one goes on", got-made)
+	}
 }
 
 // Collisions are tried again, so often and no more; each attempt is a transaction
