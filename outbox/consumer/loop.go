@@ -107,7 +107,7 @@ func (l *Loop) deliver(work context.Context, leased leased) {
 	}
 	// Also after the drain: the queue should learn what has happened.
 	ctx := context.WithoutCancel(work)
-	key := newKey()
+	key, delay := newKey(), delayOf(err, l.config.RetryDelay)
 	switch {
 	case outcome.Done():
 		err = l.queue.ack(ctx, leased.MessageID, key)
@@ -117,7 +117,7 @@ func (l *Loop) deliver(work context.Context, leased leased) {
 	case work.Err() != nil:
 		err = l.queue.nack(ctx, leased.MessageID, key, 0) // we stop, others may go on
 	default:
-		err = l.queue.nack(ctx, leased.MessageID, key, l.config.RetryDelay)
+		err = l.queue.nack(ctx, leased.MessageID, key, delay)
 	}
 	if err != nil {
 		l.trouble(err) // the lease ends, and the message comes again

@@ -24,7 +24,8 @@ type LoopConfig struct {
 	// PollInterval on; the queue may ask for a longer one, up to 5 minutes. 0 is
 	// 30 s.
 	MaxPause time.Duration
-	// RetryDelay is how long a message that failed stays away. 0 is 5 s.
+	// RetryDelay is how long a message that failed stays away, if its handler does
+	// not say so by [RetryAfter]. 0 is 5 s.
 	RetryDelay time.Duration
 	// DrainTimeout is how long the messages at work have to end after a stop. 0
 	// is 25 s.

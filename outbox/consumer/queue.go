@@ -134,10 +134,13 @@ func (c *queueClient) ack(ctx context.Context, message, key string) error {
 // nack gives a message back, to be delivered again after the delay.
 func (c *queueClient) nack(ctx context.Context, message, key string, delay time.Duration) error {
 	_, err := c.call(ctx, "nack", key, maxAnswer, map[string]any{
-		"delay_seconds": int64(math.Ceil(delay.Seconds())), "message_id": message, "queue": c.name,
+		"delay_seconds": wholeSeconds(delay), "message_id": message, "queue": c.name,
 	})
 	return err
 }
+
+// wholeSeconds rounds up: nobody comes back before he should.
+func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
 func newKey() string { return rand.Text() }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -55,7 +56,8 @@ const (
 //	405  not a POST
 //	413  the body is larger than MaxBody
 //	422  the handler says that trying again is of no use ([Permanent])
-//	503  all else; the sender should try again
+//	503  all else; the sender should try again, after Retry-After if the handler
+//	     says so ([RetryAfter])
 //
 // Only 200, 422 and 503 have been near the database. The work goes on when the
 // sender hangs up: what nearly happened should not have to happen again.
@@ -110,6 +112,9 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	m, outcome, result, err := r.deliver(request, body)
 	r.report(Report{Message: m, Outcome: outcome, Err: err, Elapsed: time.Since(began)})
 	if err != nil {
+		if delay := delayOf(err, 0); delay > 0 {
+			w.Header().Set("Retry-After", strconv.FormatInt(wholeSeconds(delay), 10))
+		}
 		refuse(w, status(outcome, err), publicText(outcome, err))
 		return
 	}
