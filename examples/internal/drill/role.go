@@ -1,0 +1,65 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/outbox-relay/outbox-relay/internal/relaybin"
+)
+
+// roleVariable says to this program, started again, which role it has.
+const roleVariable = "DRILL_ROLE"
+
+// Child plays a role if this process was started for one, and returns only if it
+// was not. [Main] calls it; a test calls it in TestMain.
+func Child(d Drill) {
+	name := os.Getenv(roleVariable)
+	if name == "" {
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := playRole(ctx, d, name)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func playRole(ctx context.Context, d Drill, name string) error {
+	role, ok := d.Roles[name]
+	if !ok {
+		return fmt.Errorf("the drill %s has no role %q", d.Name, name)
+	}
+	if err := role(ctx, os.Getenv); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// Spawn starts a role in a process of its own, with the application's settings
+// and those given. It is killed at the drill's end if it is still there.
+func (s *Stage) Spawn(role string, extra map[string]string) *relaybin.Process {
+	s.Helper()
+	program, err := os.Executable()
+	s.Must(err)
+	env := s.Env()
+	maps.Copy(env, extra)
+	env[roleVariable] = role
+	p, err := relaybin.Start(program, env)
+	s.Must(err)
+	s.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			s.Errorf("kill the %s: %v", role, err)
+		}
+		if s.Failed() {
+			s.Logf("the %s, process %d, wrote:\n%s", role, p.PID(), p.Log().Text())
+		}
+	})
+	return p
+}
