@@ -34,17 +34,25 @@ func (s *Server) controlRoutes() http.Handler {
 }
 
 func (s *Server) writeClock(w http.ResponseWriter) {
-	writeJSON(w, map[string]string{"now": s.clock.Now().UTC().Format(time.RFC3339Nano), "offset": s.clock.Offset().String()})
+	writeJSON(w, map[string]any{
+		"now": s.clock.Now().UTC().Format(time.RFC3339Nano), "offset": s.clock.Offset().String(), "frozen": s.clock.Frozen(),
+	})
 }
 
+// moveClock moves the clock, freezes it, or both.
 func (s *Server) moveClock(w http.ResponseWriter, r *http.Request) {
 	var move struct {
 		Advance string `json:"advance"`
+		Freeze  bool   `json:"freeze"`
 	}
 	if !readJSON(w, r, &move) {
 		return
 	}
-	d, err := time.ParseDuration(move.Advance)
+	var d time.Duration
+	var err error
+	if move.Advance != "" || !move.Freeze {
+		d, err = time.ParseDuration(move.Advance)
+	}
 	if err == nil {
 		err = s.clock.Advance(d)
 	}
@@ -52,7 +60,10 @@ func (s *Server) moveClock(w http.ResponseWriter, r *http.Request) {
 		complain(w, err)
 		return
 	}
-	s.log.Info("clock moved", zap.Duration("by", d), zap.Duration("offset", s.clock.Offset()))
+	if move.Freeze {
+		s.clock.Freeze()
+	}
+	s.log.Info("clock moved", zap.Duration("by", d), zap.Duration("offset", s.clock.Offset()), zap.Bool("frozen", s.clock.Frozen()))
 	s.writeClock(w)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
 )
@@ -35,8 +36,32 @@ func TestControl_Clock(t *testing.T) {
 		t.Errorf("clock %v", got)
 	}
 	s.post(publishPath, publish("k", `{"n":2}`)).want(t, http.StatusOK, "")
-	for _, bad := range []string{`{"advance":"-1s"}`, `{"advance":"soon"}`, `{"by":"1s"}`, `{}`, ``} {
+	for _, bad := range []string{`{"advance":"-1s"}`, `{"advance":"-1s","freeze":true}`, `{"advance":"soon"}`, `{"by":"1s"}`, `{}`, ``} {
 		s.ask(http.MethodPost, "/_emulator/clock", bad, 400)
+	}
+}
+
+// A frozen clock moves by what it is told, and not by itself.
+func TestControl_FrozenClock(t *testing.T) {
+	t.Parallel()
+	s := start(t, emulator.Config{})
+	if got := s.ask(http.MethodGet, "/_emulator/clock", ``, 200); got["frozen"] != false {
+		t.Errorf("clock %v", got)
+	}
+	first := s.ask(http.MethodPost, "/_emulator/clock", `{"freeze":true}`, 200)
+	if first["frozen"] != true || first["offset"] != "0s" {
+		t.Errorf("clock %v", first)
+	}
+	if again := s.ask(http.MethodPost, "/_emulator/clock", `{"freeze":true}`, 200); again["now"] != first["now"] {
+		t.Errorf("it was %v and is %v", first["now"], again["now"])
+	}
+	s.ask(http.MethodPost, "/_emulator/clock", `{"advance":"5m"}`, 200)
+	then, err := time.Parse(time.RFC3339Nano, first["now"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.ask(http.MethodGet, "/_emulator/clock", ``, 200); got["now"] != then.Add(5*time.Minute).Format(time.RFC3339Nano) {
+		t.Errorf("5 minutes after %v it is %v", first["now"], got["now"])
 	}
 }
 
