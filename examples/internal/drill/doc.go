@@ -40,9 +40,11 @@
 // # Time
 //
 // A drill never waits for time to pass: it moves it ([Stage.Pass]). The emulator's
-// clock is moved forward, for leases, delays and windows; [Stage.Now] is that
-// clock, for whatever of the application takes one. Postgres has the machine's
-// clock, which nobody can move; instead, the claims in it are made as much older.
+// clock stands still and is moved forward, for leases, delays and windows, so that
+// all happens at exactly its second; [Stage.Now] is that clock, for whatever of the
+// application takes one. A message that was nacked with a delay comes back when the
+// delay has been passed. Postgres has the machine's clock, which nobody can move;
+// instead, the claims in it are made as much older.
 // What waits, waits for something to become true, and no longer than [Patience].
 //
 // # Processes

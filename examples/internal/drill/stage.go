@@ -84,6 +84,7 @@ func (s *Stage) startPostgres() {
 func (s *Stage) startQueue() {
 	s.Helper()
 	s.Queue = emulator.New(emulator.Config{})
+	s.Queue.Clock().Freeze()
 	s.Cleanup(s.Queue.Close)
 	s.QueueURL = s.Serve(s.Queue)
 	s.Say("an Infrai queue, emulated, at %s", s.QueueURL)

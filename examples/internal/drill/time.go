@@ -2,7 +2,7 @@ package drill
 
 import "time"
 
-// Now is the time of the drill: the machine's, and what was passed.
+// Now is the time of the drill: that of its beginning, and what has passed.
 func (s *Stage) Now() time.Time { return s.Queue.Clock().Now() }
 
 // Pass lets time pass: the queue's clock goes forward, and the claims in the
