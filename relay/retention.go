@@ -2,10 +2,12 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 )
 
@@ -27,7 +29,7 @@ type removed struct{ messages, claims, deadLetters, withdrawn int64 }
 
 // retainAll removes what is old until ctx ends.
 func (s *session) retainAll(ctx context.Context) error {
-	for {
+	for told := false; ; {
 		n, err := s.retain(ctx)
 		if over(ctx) {
 			return nil
@@ -35,9 +37,11 @@ func (s *session) retainAll(ctx context.Context) error {
 		switch {
 		case isPermanent(err):
 			// Some installations keep these rights from the relay. It moves
-			// messages without them.
-			s.log.Error("retention is not permitted", zap.Error(err))
-			<-ctx.Done()
+			// messages without them, and removes what it may.
+			if !told {
+				s.log.Error("retention is not permitted", zap.Error(err))
+			}
+			told = true
 		case err != nil:
 			s.log.Warn("retention failed", zap.Error(err))
 		case n != removed{}:
@@ -50,26 +54,29 @@ func (s *session) retainAll(ctx context.Context) error {
 	}
 }
 
-// retain removes everything that is old now.
+// retain removes everything that is old now. What it cannot remove keeps it from
+// nothing else.
 func (s *session) retain(ctx context.Context) (n removed, err error) {
 	store, cfg := s.relay.sweeping, s.relay.cfg
+	var errs []error
+	note := func(what string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", what, err))
+		}
+	}
 	if cfg.Retention > 0 {
-		if n.messages, err = store.removeAllOld(ctx, cfg.Retention); err != nil {
-			return n, fmt.Errorf("remove old messages: %w", err)
-		}
-		if n.withdrawn, err = store.removeSome(ctx, store.sql.removeWithdrawn, retentionBatch, cfg.Retention); err != nil {
-			return n, fmt.Errorf("remove old withdrawals: %w", err)
-		}
+		n.messages, err = store.removeAllOld(ctx, cfg.Retention)
+		note("old messages", err)
+		n.withdrawn, err = store.removeSome(ctx, store.sql.removeWithdrawn, retentionBatch, cfg.Retention)
+		note("old withdrawals", err)
 	}
 	if cfg.DeadLetterRetention > 0 {
-		if n.deadLetters, err = store.removeSome(ctx, store.sql.removeDiscarded, retentionBatch, cfg.DeadLetterRetention); err != nil {
-			return n, fmt.Errorf("remove discarded dead letters: %w", err)
-		}
+		n.deadLetters, err = store.removeSome(ctx, store.sql.removeDiscarded, retentionBatch, cfg.DeadLetterRetention)
+		note("discarded dead letters", err)
 	}
-	if n.claims, err = store.removeSome(ctx, store.sql.removeClaims, retentionBatch); err != nil {
-		return n, fmt.Errorf("remove expired claims: %w", err)
-	}
-	return n, nil
+	n.claims, err = store.removeExpired(ctx)
+	note("expired claims", err)
+	return n, errors.Join(errs...)
 }
 
 // removeAllOld looks through the dispatched messages.
@@ -93,6 +100,25 @@ func (s *store) removeSome(ctx context.Context, sql string, args ...any) (n int6
 		var batch int64
 		err := s.with(ctx, func(conn *pgx.Conn) error {
 			return conn.QueryRow(ctx, sql, args...).Scan(&batch)
+		})
+		if err != nil {
+			return n, err
+		}
+		n += batch
+		if batch < retentionBatch || !sleep(ctx, retentionPause) {
+			return n, nil
+		}
+	}
+}
+
+// removeExpired removes claims in the order of their expiry. Each batch begins
+// where the one before it ended: until vacuum has been here, the index still has
+// what is removed, and a transaction that stays open can keep it there for hours.
+func (s *store) removeExpired(ctx context.Context) (n int64, err error) {
+	for from := (pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}); ; {
+		var batch int64
+		err := s.with(ctx, func(conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, s.sql.removeClaims, retentionBatch, from).Scan(&batch, &from)
 		})
 		if err != nil {
 			return n, err
@@ -131,15 +157,19 @@ with seen as materialized (
 )
 select (select count(*) from d), coalesce((select max(message_id) from seen), $1)`
 
-// Index claims_expires_at. A claim that is being taken again has a new expiry
-// when its transaction has ended, and stays.
+// Index claims_expires_at. A claim that is being taken again is skipped: its
+// transaction may be long, and while this one waited for it, everybody would wait
+// who wants one of the others. A row that is locked stays where it is, so the
+// rows are found again by their place, at half of what it costs by the key.
 const sqlRemoveClaims = `
-with gone as (
-	delete from outbox.claims c using (
-		select consumer, event_id from outbox.claims where expires_at < now() order by expires_at limit $1
-	) old where c.consumer = old.consumer and c.event_id = old.event_id and c.expires_at < now()
-	returning 1
-) select count(*) from gone`
+with old as materialized (
+	select ctid, expires_at from outbox.claims
+	where expires_at >= $2 and expires_at < now() order by expires_at limit $1
+	for update skip locked
+), gone as (
+	delete from outbox.claims c using old where c.ctid = old.ctid returning 1
+)
+select (select count(*) from gone), coalesce((select max(expires_at) from old), $2)`
 
 // Withdrawals are few; the table is read as a whole.
 const sqlRemoveWithdrawn = `

@@ -14,7 +14,9 @@ grant execute on function
 {{- end}}
 {{- with .Relay}}
 -- The relay reads messages and writes what became of them. It deletes what has
--- served its time, and never updates a message.
+-- served its time, and never updates a message. To pass over a claim that somebody
+-- is taking it has to lock rows, for which Postgres wants the right to update a
+-- column.
 grant usage on schema {{$.Schema}} to {{.}};
 grant select, delete on {{$.Schema}}.messages to {{.}};
 grant select on sequence {{$.Schema}}.messages_id_seq to {{.}};
@@ -22,15 +24,16 @@ grant select, insert, delete on {{$.Schema}}.dispatched to {{.}};
 grant select, insert, update, delete on {{$.Schema}}.deferred, {{$.Schema}}.dead_letters to {{.}};
 grant select, insert, delete on {{$.Schema}}.withdrawn to {{.}};
 grant select, insert, update on {{$.Schema}}.relays to {{.}};
+grant select, insert, update, delete on {{$.Schema}}.envelopes to {{.}};
 grant select on {{$.Schema}}.queues, {{$.Schema}}.message_status, {{$.Schema}}.schema_version to {{.}};
-grant select (consumer, event_id, expires_at), delete on {{$.Schema}}.claims to {{.}};
+grant select (ctid, expires_at), update (claimed_at), delete on {{$.Schema}}.claims to {{.}};
 grant execute on function {{$.Schema}}.record_position(text, bigint, pg_lsn) to {{.}};
 {{- end}}
 {{- with .Monitoring}}
 -- Monitoring sees states, counts and reasons, never payloads.
 grant usage on schema {{$.Schema}} to {{.}};
 grant select on {{$.Schema}}.message_status, {{$.Schema}}.dispatched, {{$.Schema}}.deferred, {{$.Schema}}.dead_letters,
-	{{$.Schema}}.queues, {{$.Schema}}.relays, {{$.Schema}}.schema_version to {{.}};
+	{{$.Schema}}.queues, {{$.Schema}}.envelopes, {{$.Schema}}.relays, {{$.Schema}}.schema_version to {{.}};
 {{- end}}
 {{- with .Owner}}
 -- As an administrator again: the publication stays without this right.

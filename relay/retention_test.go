@@ -1,0 +1,103 @@
+package relay_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+)
+
+const countClaims = `select count(*) from outbox.claims`
+
+// expire makes n claims that have expired, and ten that have not.
+func (b *bundle) expire(n int) {
+	b.t.Helper()
+	b.exec(`insert into outbox.claims (consumer, event_id, expires_at)
+		select 'c', 'e-' || i, now() - interval '1 day' + i * interval '1 second' from generate_series(1, $1::int) i`, n)
+	b.exec(`insert into outbox.claims (consumer, event_id, expires_at)
+		select 'c', 'new-' || i, now() + interval '1 hour' from generate_series(1, 10) i`)
+}
+
+// another is a connection beside the relay's.
+func (b *bundle) another() *pgx.Conn {
+	b.t.Helper()
+	conn, err := pgx.ConnectConfig(context.Background(), b.conn.Config())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// begin begins a transaction with these statements.
+func (b *bundle) begin(statements ...string) pgx.Tx {
+	b.t.Helper()
+	tx, err := b.another().Begin(context.Background())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, sql := range statements {
+		if _, err := tx.Exec(context.Background(), sql); err != nil {
+			b.t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	return tx
+}
+
+// Somebody takes expired claims again, in transactions that stay open, and one
+// that is prepared and stays for good: retention removes all the others, and
+// holds nothing that they want next.
+func TestRetention_WaitsForNoClaim(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	b.expire(2500)
+	open := b.begin(`select outbox.claim('c', 'e-700', '1 day')`)
+	b.begin(`select outbox.claim('c', 'e-1800', '1 day')`, `prepare transaction 'claim `+b.conn.Config().Database+`'`)
+	b.start(&accept{})
+	b.awaitCount(2+10, countClaims)
+	if _, err := open.Exec(ctx, `set local lock_timeout = '10s'`); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range []string{"e-1", "e-699", "e-2500"} {
+		var won bool
+		if err := open.QueryRow(ctx, `select outbox.claim('c', $1, '1 day')`, event).Scan(&won); err != nil || !won {
+			t.Errorf("claim %s, which was removed: %t, %v", event, won, err)
+		}
+	}
+	if err := open.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.count(countClaims + ` where expires_at > now()`); n != 10+4 {
+		t.Errorf("%d claims are in force, want 14", n)
+	}
+}
+
+// While somebody's transaction keeps removed claims from being vacuumed, a batch
+// does not look through what the batches before it have removed.
+func TestRetention_RemovedClaimsAreNotReadAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`alter table outbox.claims set (autovacuum_enabled = false)`)
+	const expired = 20_000
+	b.expire(expired)
+	reader := b.begin(`set transaction isolation level repeatable read`, `select from outbox.claims`)
+	b.start(&accept{})
+	b.awaitCount(10, countClaims)
+	if err := b.stopped(); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var read int64
+	pgtest.Eventually(t, patience, func() error { // statistics come late
+		return b.conn.QueryRow(t.Context(), `select idx_tup_read from pg_stat_user_indexes
+			where indexrelname = 'claims_expires_at' and idx_tup_read > 0`).Scan(&read)
+	})
+	if most := int64(2 * expired); read > most {
+		t.Errorf("%d entries of the index were read to remove %d claims, want at most %d", read, expired, most)
+	}
+}
