@@ -24,24 +24,24 @@ func (s *Source) Open(ctx context.Context) error {
 	if err := s.leaveLast(ctx); err != nil {
 		return err
 	}
-	s.state.Store(int32(Connecting))
+	s.become(Connecting)
 	for {
 		err := s.attempt(ctx)
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
-			s.state.Store(int32(Closed))
+			s.become(Closed)
 			return ctx.Err()
 		}
 		s.setProblem(err)
 		next := remedyFor(err)
 		if next == askOperator && s.current.Load() == nil {
-			s.state.Store(int32(Closed))
+			s.become(Closed)
 			return err
 		}
 		if err := s.rest(ctx, "stream cannot be opened, will be tried again", next, err); err != nil {
-			s.state.Store(int32(Closed))
+			s.become(Closed)
 			return err
 		}
 	}
@@ -94,8 +94,12 @@ func (s *Source) patiently(timeout time.Duration) time.Duration {
 // trouble, however long that lasts.
 func (s *Source) rest(ctx context.Context, what string, next remedy, trouble error) error {
 	wait := s.waitFor(next)
-	if next == hold {
-		s.state.Store(int32(Held))
+	switch next {
+	case hold:
+		s.become(Held)
+	case standBy: // as it was
+	default:
+		s.become(Connecting)
 	}
 	if text := trouble.Error(); next != standBy && text != s.noted {
 		s.noted = text
@@ -253,7 +257,7 @@ func (s *Source) launch(session *session, conn *pgx.Conn) {
 	session.tasks.Go(func() { watch.run(watching) })
 
 	s.current.Store(session)
-	s.state.Store(int32(Streaming))
+	s.become(Streaming)
 	s.log.Info("slot acquired",
 		zap.Stringer(fieldLSN, session.start), zap.Bool(fieldCreated, session.created), zap.String(fieldPID, session.pid),
 		zap.String(fieldSystem, session.server.system), zap.Int32(fieldTimeline, session.server.timeline))

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -27,7 +28,9 @@ type Source struct {
 
 	current atomic.Pointer[session] // the last session, open or not; nil before the first
 	state   atomic.Int32
-	problem atomic.Pointer[error]
+	changed atomic.Int64 // when the state was another one last, in nanoseconds
+	signs   vital.Pulse  // what is the matter; of Open and of the watch, one after the other
+	keeper  atomic.Pointer[keeper]
 	stats   counters
 
 	// Of Open alone.
@@ -47,7 +50,7 @@ type Source struct {
 // to the server.
 func New(config Config, database, replication *pgx.ConnConfig, log *zap.Logger) *Source {
 	choice := new(hosts)
-	return &Source{
+	s := &Source{
 		config:      config,
 		database:    choice.chooseIn(plainConfig(database), config.ConnectTimeout),
 		direct:      choice.chooseIn(sqlConfig(replication), config.ConnectTimeout),
@@ -57,6 +60,8 @@ func New(config Config, database, replication *pgx.ConnConfig, log *zap.Logger) 
 		retries:     backoff{least: config.RetryMin, most: config.RetryMax},
 		patience:    1,
 	}
+	s.changed.Store(time.Now().UnixNano())
+	return s
 }
 
 // BeforeCreate sets what is asked and told before a slot is made. served reports
@@ -126,7 +131,7 @@ func (s *Source) Close(ctx context.Context) error {
 		return nil
 	}
 	err := session.close(ctx)
-	s.state.Store(int32(Closed))
+	s.become(Closed)
 	return err
 }
 
@@ -186,19 +191,13 @@ func (s *Source) State() State {
 // why Open is not done yet, or what the last look at publication, table and
 // slot showed. Nil if all is well.
 func (s *Source) Problem() error {
-	if problem := s.problem.Load(); problem != nil {
-		return *problem
+	if trouble := s.signs.Trouble(); trouble != nil {
+		return trouble.Err
 	}
 	return nil
 }
 
-func (s *Source) setProblem(err error) {
-	if err == nil {
-		s.problem.Store(nil)
-		return
-	}
-	s.problem.Store(&err)
-}
+func (s *Source) setProblem(err error) { s.signs.Note(time.Now(), err) }
 
 // Stats counts what the Source has seen.
 func (s *Source) Stats() Stats { return s.stats.read() }

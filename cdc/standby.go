@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
@@ -29,7 +30,7 @@ func (s *Source) awaitSlot(ctx context.Context, conn *pgx.Conn) (server, error) 
 // to. It looks at the slot by SQL: a try to take it would leave an error in the
 // server's log each time.
 func (s *Source) standBy(ctx context.Context, conn *pgx.Conn, database string) (waited bool, err error) {
-	known := ""
+	known, look := "", 0
 	for {
 		found, err := s.inspectSlot(ctx, conn)
 		if err != nil {
@@ -39,16 +40,21 @@ func (s *Source) standBy(ctx context.Context, conn *pgx.Conn, database string) (
 			return waited, err
 		}
 		if found.holder == "" || found.lost() {
-			s.state.Store(int32(Connecting))
+			s.become(Connecting)
 			return waited, nil
 		}
 		if found.holder != known {
 			known = found.holder
-			s.state.Store(int32(Standby))
+			s.become(Standby)
 			s.setProblem(nil)
 			s.logHolder(ctx, conn, known)
+			look = 0
 		}
 		waited = true
+		if look--; look < 0 {
+			look = holderLooks
+			s.hearHolder(ctx, conn, known)
+		}
 		if err := sleep(ctx, s.waitFor(standBy)); err != nil {
 			return waited, err
 		}
@@ -62,7 +68,42 @@ func (s *Source) logHolder(ctx context.Context, conn *pgx.Conn, pid string) {
 	if err != nil {
 		s.log.Debug("holder of the slot cannot be named", zap.Error(err))
 	}
+	s.keeper.Store(&keeper{who: who.String()})
 	s.log.Info("slot is held by another session, standing by", who.fields()...)
+}
+
+// holderLooks is how many looks at the slot come between two questions about its
+// holder.
+const holderLooks = 8
+
+// keeper is who has the slot while we stand by.
+type keeper struct {
+	who   string
+	heard time.Time // when the server heard from it last; zero if that is not known
+}
+
+// selectHeard asks when a walsender heard from its client, who answers every few
+// seconds. Of another role's, a role without pg_read_all_stats sees nothing.
+const selectHeard = `
+	select extract(epoch from pg_catalog.clock_timestamp() - r.reply_time)::float8
+	from pg_catalog.pg_stat_replication r where r.pid = $1`
+
+// hearHolder notes when the server heard from the holder of the slot. Nobody else
+// would notice that a holder is gone whose walsender does not notice it.
+func (s *Source) hearHolder(ctx context.Context, conn *pgx.Conn, pid string) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnectTimeout)
+	defer cancel()
+	number, err := strconv.Atoi(pid)
+	if err != nil {
+		return
+	}
+	var age *float64
+	if err := conn.QueryRow(ctx, selectHeard, number).Scan(&age); err != nil || age == nil {
+		return
+	}
+	if k := s.keeper.Load(); k != nil {
+		s.keeper.Store(&keeper{who: k.who, heard: time.Now().Add(-time.Duration(*age * float64(time.Second)))})
+	}
 }
 
 // holder is who streams from the slot.
@@ -87,6 +128,14 @@ func inspectHolder(ctx context.Context, conn *pgx.Conn, pid string) (holder, err
 		return h, nil // it has just left
 	}
 	return h, err
+}
+
+// String is the holder for people.
+func (h holder) String() string {
+	if h.application == "" {
+		return "pid " + h.pid
+	}
+	return fmt.Sprintf("pid %s (%s)", h.pid, h.application)
 }
 
 func (h holder) fields() []zap.Field {

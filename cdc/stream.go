@@ -105,6 +105,7 @@ func (s *stream) stopBefore(err error) error {
 
 // upkeep takes the resolved numbers and sends a status if one is due.
 func (s *stream) upkeep(now time.Time, reading bool) error {
+	s.turned.Store(now.UnixNano())
 	if err := s.settle(); err != nil {
 		return err
 	}

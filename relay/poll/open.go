@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 )
 
 // Open takes the lock. It waits while another relay has it, and tries again
@@ -22,16 +24,21 @@ func (s *Source) Open(ctx context.Context) error {
 	if last := s.current.Load(); last != nil && !last.over() {
 		return errOpen
 	}
+	s.enter(vital.Connecting, "")
 	for {
 		err := s.attempt(ctx)
+		s.signs.Note(time.Now(), err)
 		if err == nil {
 			s.retries.reset()
 			s.noted = ""
+			s.enter(vital.Streaming, "")
 			return nil
 		}
 		if ctx.Err() != nil {
+			s.enter(vital.Closed, "")
 			return ctx.Err()
 		}
+		s.enter(waitingFor(err), "")
 		_, operator := errors.AsType[*OperatorError](err)
 		if operator && s.current.Load() == nil {
 			return err
@@ -48,11 +55,16 @@ func (s *Source) Open(ctx context.Context) error {
 // what a server has, when that is up to a person.
 const objectionInterval = 2 * time.Second
 
+// objects reports whether it is up to a person that the relay goes to work.
+func objects(err error) bool {
+	_, objects := errors.AsType[*objection](err)
+	return objects && hintOf(err) != ""
+}
+
 func (s *Source) waitFor(err error) time.Duration {
 	_, operator := errors.AsType[*OperatorError](err)
-	_, objects := errors.AsType[*objection](err)
 	switch {
-	case objects && hintOf(err) != "":
+	case objects(err):
 		return around(objectionInterval, 0.1)
 	case operator:
 		return around(s.config.OperatorRetry, 0.1)
@@ -217,6 +229,8 @@ func (s *Source) awaitLock(ctx context.Context, conn *pgx.Conn) (slot bool, take
 			return slot, asked, err
 		case waits && !told:
 			told = true
+			s.signs.Note(time.Now(), nil)
+			s.enter(vital.Standby, fmt.Sprintf("pid %d", held.pid))
 			s.log.Info("another relay is at work, standing by", zap.Error(held.kind), zap.Int(fieldHolder, held.pid))
 		}
 		// Often enough to keep the waiting session alive, too.

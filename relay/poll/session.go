@@ -3,6 +3,7 @@ package poll
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -25,6 +27,8 @@ type session struct {
 
 	out  chan []outbox.Row
 	word atomic.Pointer[time.Time]
+
+	pulse vital.Pulse // of the owner
 
 	mu       sync.Mutex
 	resolved []uint64 // taken by the owner
@@ -117,6 +121,7 @@ func (s *session) run(ctx context.Context) error {
 	beat := time.NewTicker(beatInterval)
 	defer beat.Stop()
 	for {
+		s.pulse.Turn(time.Now())
 		s.reader.resolve(s.takeResolved())
 		rows, err := s.read(ctx)
 		if ctx.Err() != nil {
@@ -145,9 +150,13 @@ func (s *session) run(ctx context.Context) error {
 func (s *session) read(ctx context.Context) ([]outbox.Row, error) {
 	rows, err := s.reader.read(ctx, time.Now())
 	if sqlState(err) != codeLockTimeout {
+		if err == nil {
+			s.pulse.Note(time.Now(), nil)
+		}
 		s.locked = s.locked && err != nil
 		return rows, err
 	}
+	s.pulse.Note(time.Now(), fmt.Errorf("table is locked by somebody: %w", err))
 	if !s.locked {
 		s.locked = true
 		s.log.Warn("table is locked by somebody, messages wait", zap.Error(err))
@@ -191,6 +200,7 @@ func (s *session) rest(ctx context.Context, beat <-chan time.Time) error {
 
 // beat keeps the lease alive.
 func (s *session) beat(ctx context.Context) error {
+	s.pulse.Turn(time.Now())
 	pid, err := s.table.beat(ctx)
 	switch {
 	case ctx.Err() != nil:

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -23,6 +24,8 @@ type Source struct {
 	log      *zap.Logger
 
 	current atomic.Pointer[session] // the last session, open or not; nil before the first
+	stage   atomic.Pointer[stage]
+	signs   vital.Pulse // what is the matter while no session is open
 
 	// Of Open alone.
 	allow    func(ctx context.Context, system string, timeline int32) error
@@ -35,13 +38,15 @@ type Source struct {
 // database: database the way the relay's other SQL goes, direct straight to the
 // server.
 func New(config Config, database, direct *pgx.ConnConfig, log *zap.Logger) *Source {
-	return &Source{
+	s := &Source{
 		config:   config,
 		database: plainConfig(database),
 		direct:   leaseConfig(direct, config.LeaseTimeout),
 		log:      log.Named("poll").With(zap.String(fieldSlot, config.Slot)),
 		retries:  backoff{least: config.RetryMin, most: config.RetryMax},
 	}
+	s.enter(vital.Closed, "")
+	return s
 }
 
 // BeforeTake sets what Open calls once it knows the server, and before it takes

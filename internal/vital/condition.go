@@ -1,0 +1,31 @@
+package vital
+
+import "time"
+
+// Doing is what a source of messages is doing.
+type Doing string
+
+// What a source can be doing.
+const (
+	Closed     Doing = "closed"     // nothing
+	Connecting Doing = "connecting" // it looks for the server and for what it reads there
+	Standby    Doing = "standby"    // it waits while another relay reads
+	Streaming  Doing = "streaming"  // it reads
+	Held       Doing = "held"       // it waits for a person: the server is another one than before
+)
+
+// Condition is the state of a source of messages at one moment.
+type Condition struct {
+	Doing Doing
+	Since time.Time
+	// Turned is when the loop that reads came by last; zero without one. It comes
+	// by within seconds, whatever the server does.
+	Turned time.Time
+	// Trouble is what keeps messages from coming, or will; nil if all is well.
+	Trouble *Trouble
+	// Holder says in Standby who reads, for people.
+	Holder string
+	// HolderHeard is when the server heard from the holder last, as far as it
+	// tells; zero if it does not.
+	HolderHeard time.Time
+}
