@@ -57,6 +57,7 @@ var rights = []right{
 	{"dead_letters", []string{"select", "insert"}},
 	{"withdrawn", []string{"select", "insert"}},
 	{"queues", []string{"select"}},
+	{"envelopes", []string{"select", "insert", "update", "delete"}},
 	{"relays", []string{"select", "insert", "update"}},
 	{"record_position(text, bigint, pg_lsn)", []string{"execute"}},
 }

@@ -21,7 +21,7 @@ func restore(t *testing.T, from, to string) {
 	t.Helper()
 	ctx := context.Background()
 	source, target := connectTo(t, from), connectTo(t, to)
-	for _, table := range []string{"messages", "dispatched", "deferred", "dead_letters", "queues", "relays", "claims"} {
+	for _, table := range []string{"messages", "dispatched", "deferred", "dead_letters", "queues", "envelopes", "relays", "claims"} {
 		var text strings.Builder
 		if _, err := source.PgConn().CopyTo(ctx, &text, "copy outbox."+table+" to stdout"); err != nil {
 			t.Fatalf("dump %s: %v", table, err)

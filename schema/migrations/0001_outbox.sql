@@ -137,6 +137,19 @@ create table {{.Schema}}.queues (
 	constraint queues_envelope_known check (envelope in ('none', 'cloudevents'))
 );
 
+-- From which message on a queue has which envelope. The relay decides that when
+-- it sees what an operator has written into queues, so that a message never has
+-- two: its bytes follow from its row and from this.
+create table {{.Schema}}.envelopes (
+	first_message bigint not null,
+	changed_at timestamptz not null default now(),
+	queue text not null,
+	envelope text not null,
+	source text,
+	type text,
+	constraint envelopes_pkey primary key (queue, first_message)
+);
+
 -- One row a slot, updated with every batch of outcomes. The empty space on its
 -- page and the lack of other indexes keep these updates on the page (HOT).
 create table {{.Schema}}.relays (
@@ -149,6 +162,7 @@ create table {{.Schema}}.relays (
 	closed_at timestamptz,
 	adopted_at timestamptz,
 	suspect bigint,
+	unsent_from bigint default 1,
 	timeline integer,
 	slot_moves integer not null default 0,
 	unclean_starts integer not null default 0,
@@ -291,11 +305,14 @@ comment on column {{.Schema}}.dead_letters.discarded_at is 'When a person decide
 comment on column {{.Schema}}.dead_letters.unknown_since is 'The first attempt that ended without an answer: the queue may have the message.';
 comment on table {{.Schema}}.withdrawn is 'Written by the relay: deleted by the application while it was deferred; will not be sent.';
 comment on table {{.Schema}}.queues is 'Written by operators: settings of single queues. Picked up without a restart.';
+comment on table {{.Schema}}.envelopes is 'Written by the relay: from which message on a queue has which envelope.';
+comment on column {{.Schema}}.envelopes.source is 'Of the events, where a message says nothing else; so is type.';
 comment on table {{.Schema}}.relays is 'Written by the relay: one row a slot.';
 comment on column {{.Schema}}.relays.epoch is 'Raised by each relay that takes the slot; writes of earlier ones are refused.';
 comment on column {{.Schema}}.relays.system_identifier is 'Of the cluster that the relay was on. On another one it waits for `outbox-relay adopt`.';
 comment on column {{.Schema}}.relays.closed_at is 'When the last session ended in good order; null while one runs, and after a crash.';
 comment on column {{.Schema}}.relays.adopted_at is 'An operator said that this cluster is the one; null once a relay has taken it.';
+comment on column {{.Schema}}.relays.unsent_from is 'No message with this number or a higher one has been sent. Null while a relay runs, and after a crash.';
 comment on column {{.Schema}}.relays.slot_moves is 'How often somebody else had moved the slot forward.';
 comment on column {{.Schema}}.relays.unclean_starts is 'Starts in a row whose session has neither ended in order nor lasted a minute, with the last one.';
 comment on column {{.Schema}}.relays.suspect is 'The message whose request was under way last, while the relay is careful after several of these starts.';
