@@ -28,16 +28,18 @@ var ErrNoClaim = errors.New("no such claim")
 // back, the claim never existed.
 //
 // The name of the consumer keeps apart those that handle the same events for
-// different ends. After the retention, at the microsecond, the claim expires and
-// may be taken again; choose more than an event can come late, and than somebody
-// may want to replay.
+// different ends. After the retention, which begins with the transaction, the
+// claim expires at the microsecond and may be taken again; choose more than an
+// event can come late, than somebody may want to replay, and by far more than the
+// transaction lasts.
 //
 // A claim of the same event that has not committed makes the caller wait for its
-// transaction. In isolation repeatable read or serializable the loser gets a
-// serialization failure (SQLSTATE 40001) if the winner committed after the
-// loser's snapshot: repeat the transaction. A [LimitError] means that nothing was
-// sent to the server. After any other error the transaction can only be rolled
-// back.
+// transaction. Who claims several events in one transaction does so in the same
+// order everywhere, or two of them can deadlock (SQLSTATE 40P01). In isolation
+// repeatable read or serializable the loser gets a serialization failure (SQLSTATE
+// 40001) if the winner committed after the loser's snapshot: repeat the
+// transaction. A [LimitError] means that nothing was sent to the server. After any
+// other error the transaction can only be rolled back.
 func Claim(ctx context.Context, tx pgx.Tx, consumer, eventID string, retention time.Duration) (bool, error) {
 	return standard.Claim(ctx, tx, consumer, eventID, retention)
 }
