@@ -67,7 +67,7 @@ func TestRun_SaysWhatWasProved(t *testing.T) {
 	if code := run(t.Context(), small, &out); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	for _, want := range []string{"\nproved: a claim is kept (claims: 1)\n", "\nholds: small: one message for one row\n"} {
+	for _, want := range []string{"\n  time passes: 59 minutes\nproved: a claim is kept\n        claims: 1\n", "\nholds: small: one message for one row\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, out.String())
 		}
@@ -138,5 +138,30 @@ func TestProve_NeedsFacts(t *testing.T) {
 	p.play(func() { newStage(t.Context(), p, Drill{}, func(string) {}).Prove("anything") })
 	if !p.Failed() {
 		t.Error("a claim without facts was proved")
+	}
+}
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	for want, texts := range map[string][]string{
+		"a":                 {"a"},
+		"aaa, bbb,|ccc":     {"aaa", "bbb", "ccc"},
+		"longer than it,|a": {"longer than it", "a"},
+	} {
+		if got := strings.Join(wrap(texts, 9), "|"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestInWords(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]time.Duration{
+		"299 seconds": 299 * time.Second, "1 minute": time.Minute, "90 minutes": 90 * time.Minute,
+		"1 day": 24 * time.Hour, "30 days": 30 * 24 * time.Hour, "1.5s": 1500 * time.Millisecond, "0s": 0,
+	} {
+		if got := inWords(d); got != want {
+			t.Errorf("%s is %q, want %q", d, got, want)
+		}
 	}
 }

@@ -34,7 +34,7 @@ func Is[T comparable](what string, got, want T) Fact {
 	return f
 }
 
-// Prove prints a claim with the facts that it rests on, or ends the drill.
+// Prove prints a claim, and below it the facts that it rests on, or ends the drill.
 func (s *Stage) Prove(claim string, facts ...Fact) {
 	s.Helper()
 	if len(facts) == 0 {
@@ -51,7 +51,32 @@ func (s *Stage) Prove(claim string, facts ...Fact) {
 		s.Fatalf("not proved: %s (%s)", claim, strings.Join(problems, "; "))
 	}
 	s.proofs++
-	s.say("proved: %s (%s)", claim, strings.Join(texts, ", "))
+	s.say("proved: %s", claim)
+	for _, line := range wrap(texts, width) {
+		s.say("        %s", line)
+	}
+}
+
+// width is how many characters of facts stand in a line.
+const width = 100
+
+// wrap puts texts into lines, with a comma after each but the last.
+func wrap(texts []string, width int) (lines []string) {
+	line := ""
+	for i, text := range texts {
+		if i < len(texts)-1 {
+			text += ","
+		}
+		switch {
+		case line == "":
+			line = text
+		case len(line)+1+len(text) > width:
+			lines, line = append(lines, line), text
+		default:
+			line += " " + text
+		}
+	}
+	return append(lines, line)
 }
 
 // Await waits until check returns nil, and ends the drill with its last error if

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/outbox-relay/outbox-relay/outbox/consumer"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
 )
 
@@ -61,6 +62,30 @@ func (s *Stage) Publish(queue, key string, payload any) (messageID string) {
 
 // Accepted is how many messages a queue has taken in all, repeats not counted.
 func (s *Stage) Accepted(queue string) int { return len(s.Queue.Accepted(queue)) }
+
+// Left is how many messages a queue has that nobody has acked.
+func (s *Stage) Left(queue string) int {
+	s.Helper()
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.QueueURL+"/v1/queue/stats/"+queue, http.NoBody)
+	s.Must(err)
+	request.Header.Set("Authorization", "Bearer "+apiKey)
+	response, err := client.Do(request)
+	s.Must(err)
+	defer response.Body.Close()
+	var stats struct {
+		Data struct {
+			Ready, Delayed int
+			InFlight       int `json:"in_flight"`
+		}
+	}
+	s.Must(json.NewDecoder(response.Body).Decode(&stats))
+	return stats.Data.Ready + stats.Data.Delayed + stats.Data.InFlight
+}
+
+// ConsumerQueue is a queue as a consumer gets it.
+func (s *Stage) ConsumerQueue(name string) consumer.Queue {
+	return consumer.Queue{BaseURL: s.QueueURL, Name: name, APIKey: func() string { return apiKey }}
+}
 
 // AwaitAccepted waits until a queue has taken so many messages.
 func (s *Stage) AwaitAccepted(queue string, want int) {
