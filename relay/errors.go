@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -58,6 +59,16 @@ func isPermanent(err error) bool {
 		return true
 	}
 	return false
+}
+
+// troublesome returns an error of a statement unless it is an answer: no row, a
+// row that is there already, an epoch that is not ours.
+func troublesome(err error) error {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if errors.Is(err, pgx.ErrNoRows) || ok && (pgErr.Code == "23505" || pgErr.Code == sqlstateEpochLost) {
+		return nil
+	}
+	return err
 }
 
 // over reports whether a loop has been asked to end: then an error is the end's

@@ -9,13 +9,14 @@ import "time"
 // The zero gate is open. It belongs to the router and needs no lock.
 type gate struct {
 	closed   bool
-	probing  bool      // a probe is under way
-	until    time.Time // no probe before this
-	strikes  int       // failures in a row from which we guess that the queue is down
-	struckAt uint64    // requests to any queue that had got through at the first of them
-	failures int       // closings and failed probes since it was last open
-	reason   Class     // why it is closed
-	since    time.Time // when it closed
+	probing  bool          // a probe is under way
+	until    time.Time     // no probe before this
+	strikes  int           // failures in a row from which we guess that the queue is down
+	struckAt uint64        // requests to any queue that had got through at the first of them
+	failures int           // closings and failed probes since it was last open
+	reason   Class         // why it is closed
+	since    time.Time     // when it closed
+	failure  *PublishError // the last one; nil while it is open
 }
 
 // permits reports whether a request may pass now.

@@ -106,6 +106,7 @@ func (r *router) drop(m *message) {
 func (r *router) uncache(m *message) {
 	delete(r.cache, m.row.ID)
 	r.cacheBytes -= m.row.Size()
+	m.queue.fetched.remove(m.taken)
 	if m.hold != nil {
 		m.hold.cached--
 		m.hold = nil

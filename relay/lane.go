@@ -144,6 +144,9 @@ type queue struct {
 	inMemory    int       // all of its messages, live and cached
 	listed      bool      // stands in the router's ring
 	lastSuccess time.Time // when a request got through, the last time
+	lastReturn  time.Time // when a request ended, the last time
+	live        ages      // of its live messages, until their outcome is durable
+	fetched     ages      // of its messages from the table, while they are in memory
 	hold        *hold     // not nil while the table may have rows of any of its lanes
 
 	oneLane    bool // all of its messages are one lane

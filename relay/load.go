@@ -353,6 +353,7 @@ func (r *router) cacheMessage(now time.Time, h *hold, d *deferredRow) *message {
 		m.watched = d.notBefore.Add(-leastBackoff(d.attempts, r.cfg.DeferMin, min(r.cfg.DeferMax, r.cfg.ProbeMax)))
 	}
 	m.queue.inMemory++
+	m.queue.fetched.add(now)
 	r.cache[d.row.ID] = m
 	r.cacheBytes += d.row.Size()
 	if h != nil {
@@ -398,8 +399,10 @@ func (s *session) loadAll(ctx context.Context) error {
 	defer poll.Stop()
 	due := true
 	for {
+		s.pulses.loader.Turn(time.Now())
 		j, ok := s.router.nextJob(time.Now(), due)
 		if !ok {
+			s.pulses.loader.End(time.Now())
 			select {
 			case <-s.router.load:
 			case <-poll.C:

@@ -100,6 +100,7 @@ func (r *router) closeGate(now time.Time, g *gate, probe bool, failure *PublishE
 	if !g.closed || probe {
 		g.failures++
 	}
+	g.failure = failure
 	wait := backoff(g.failures, r.cfg.ProbeMin, r.cfg.ProbeMax)
 	if failure.RetryAfter > 0 {
 		wait = max(pause(failure.RetryAfter), r.cfg.ProbeMin/2)

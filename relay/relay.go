@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 )
 
 // Relay moves messages from a source to a publisher.
@@ -31,6 +34,15 @@ type Relay struct {
 	before   starts        // what the row said of earlier ones; of the only worker of a careful session
 	after    func(time.Duration) <-chan time.Time
 
+	// What State tells; see there.
+	started     time.Time
+	step        atomic.Pointer[step]
+	stopping    atomic.Pointer[time.Time] // when a stop was asked for
+	session     atomic.Pointer[session]   // the one that lasts
+	sessions    atomic.Uint64
+	interrupted atomic.Pointer[vital.Trouble]
+	totals      totals
+
 	mu sync.Mutex
 	// carried are the outcomes that the last session could not write, by
 	// message: what the queue accepted is marked, not sent again, when the
@@ -53,8 +65,10 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 		loading:   newStore(dialer, cfg.Schema, cfg.Slot),
 		sweeping:  newStore(dialer, cfg.Schema, cfg.Slot),
 		after:     time.After,
+		started:   time.Now(),
 		carried:   map[int64]*outcome{},
 	}
+	r.enter(stepWaiting, nil)
 	source.BeforeTake(r.allow)
 	source.BeforeCreate(r.writing.slotServed, r.expectNewSlot)
 	return r
@@ -67,7 +81,9 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 // somebody else may be delivering it, and Run takes the stream again.
 func (r *Relay) Run(ctx context.Context) error {
 	defer r.closeStores()
+	defer context.AfterFunc(ctx, r.noteStop)()
 	for failures := 0; ; {
+		r.enter(stepOpening, nil)
 		stop := r.redeem(ctx)
 		err := r.source.Open(ctx)
 		stop()
@@ -92,6 +108,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		default:
 			r.log.Warn("session ended", zap.Error(err))
 		}
+		r.interrupted.Store(&vital.Trouble{Err: err, Since: time.Now()})
+		r.enter(stepResting, err)
 		// Only sessions that come to nothing are spread out: a network that breaks
 		// every few seconds must not leave messages waiting for half a minute.
 		if failures++; useful || time.Since(began) > time.Minute {
@@ -104,10 +122,19 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) closeStores() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	r.writing.close(ctx)
-	r.reading.close(ctx)
-	r.loading.close(ctx)
-	r.sweeping.close(ctx)
+	for _, s := range r.stores() {
+		s.close(ctx)
+	}
+}
+
+// stores are the connections of the relay by what they are for.
+func (r *Relay) stores() []namedStore {
+	return []namedStore{{"writing", r.writing}, {"reading", r.reading}, {"loading", r.loading}, {"sweeping", r.sweeping}}
+}
+
+type namedStore struct {
+	name string
+	*store
 }
 
 // closeTimeout bounds what a stop waits for the server after the drain.

@@ -95,6 +95,8 @@ func (s *fakeSource) Resolve(numbers []uint64) {
 
 func (s *fakeSource) Position() string { return s.position }
 
+func (s *fakeSource) Condition() relay.Condition { return relay.Condition{Doing: "streaming"} }
+
 func (s *fakeSource) LastWord() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

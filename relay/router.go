@@ -95,6 +95,7 @@ func (r *router) add(now time.Time, batch []message) {
 func (r *router) admit(now time.Time, m *message) {
 	q := r.queueOf(m.row.Queue)
 	m.queue, m.taken = q, now
+	q.live.add(now)
 	q.inMemory++
 	if m.row.DeliverAt.After(now) {
 		r.deferLive(m, nil, reasonScheduled, m.row.DeliverAt, nil)
@@ -299,6 +300,7 @@ func (r *router) finish(now time.Time, w *worker, m *message, receipt Receipt, f
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m.queue.inFlight--
+	m.queue.lastReturn = now
 	r.inFlight--
 	m.place = placeNone
 	if failure.sent() {
@@ -333,6 +335,9 @@ func (r *router) resolved(batch []*outcome) {
 		}
 		r.messages--
 		r.bytes -= m.row.Size()
+		if m.queue != nil {
+			m.queue.live.remove(m.taken)
+		}
 	}
 	r.mu.Unlock()
 	signal(r.room)

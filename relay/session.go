@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 )
 
 // session is the time for which this process holds the stream: one epoch.
@@ -17,6 +20,10 @@ type session struct {
 	writer *writer
 
 	lifted chan struct{} // closed unless the session is careful
+
+	workers []worker
+	pulses  struct{ intake, clock, loader, settings, sweep, retention vital.Pulse }
+	seen    atomic.Pointer[RouterState] // the last look at the router
 
 	useful  bool   // outcomes became durable; the writer's until it has ended
 	next    uint64 // the number of the next message of the stream
@@ -29,12 +36,18 @@ type session struct {
 func (r *Relay) runSession(intake context.Context) (useful bool, err error) {
 	own, lose := context.WithCancelCause(context.WithoutCancel(intake))
 	defer lose(nil)
+	r.enter(stepPreparing, nil)
 	s, err := r.begin(intake)
 	if err == nil {
+		r.sessions.Add(1)
+		r.session.Store(s)
+		r.enter(stepRunning, nil)
 		err = s.run(intake, own, lose)
 		r.keep(s.writer.left())
 	}
+	r.enter(StepEnding, err)
 	r.end(s, err)
+	r.session.Store(nil)
 	return s != nil && s.useful, err
 }
 
@@ -54,7 +67,7 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 		log.Error("slot was moved by somebody else, the sweep looks for messages that the stream will not show",
 			zap.String(keyRecorded, found.recorded), zap.String(keyPosition, r.source.StartPosition()))
 	}
-	s := &session{relay: r, log: log}
+	s := &session{relay: r, log: log, workers: make([]worker, r.cfg.MaxInFlight)}
 	s.writer = &writer{
 		cfg: r.cfg, log: log, store: r.writing, epoch: epoch,
 		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1),
@@ -161,15 +174,16 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 			lose(err)
 		}
 	})
-	for n := range s.relay.cfg.MaxInFlight {
+	for n := range s.workers {
 		workers.Go(func() {
 			if n == 0 || s.join(read) {
-				s.work(read, work, lose)
+				s.work(&s.workers[n], read, work, lose)
 			}
 		})
 	}
 
 	err := s.feed(read)
+	s.relay.enter(StepEnding, err)
 	if read.Err() == nil { // the stream ended; nobody asked for it
 		lose(err)
 		stopRead()
@@ -192,6 +206,7 @@ func (s *session) feed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.pulses.intake.Begin(time.Now())
 		batch := make([]message, len(rows))
 		for i := range rows {
 			batch[i].row = &rows[i]
@@ -206,6 +221,7 @@ func (s *session) feed(ctx context.Context) error {
 		if err := s.takeIn(ctx, batch); err != nil {
 			return err
 		}
+		s.pulses.intake.End(time.Now())
 	}
 }
 
@@ -214,6 +230,7 @@ func (s *session) feed(ctx context.Context) error {
 // again after a crash, and that should be little.
 func (s *session) takeIn(ctx context.Context, batch []message) error {
 	for s.router.full() || s.writer.failing.Load() {
+		s.pulses.intake.End(time.Now())
 		select {
 		case <-s.router.room:
 		case <-ctx.Done():
@@ -227,6 +244,7 @@ func (s *session) takeIn(ctx context.Context, batch []message) error {
 // durable is called when outcomes are written.
 func (s *session) durable(batch []*outcome) {
 	s.useful = true
+	s.relay.totals.count(time.Now(), batch)
 	numbers := make([]uint64, 0, len(batch))
 	for _, o := range batch {
 		if !o.message.cached {
@@ -270,11 +288,19 @@ func (s *session) keepTime(ctx context.Context) {
 			return
 		}
 		now := time.Now()
+		s.pulses.clock.Begin(now)
+		wait := heartbeat
 		if next, ok := s.router.tick(now); ok {
-			timer.Reset(next.Sub(now))
+			wait = min(wait, next.Sub(now))
 		}
+		timer.Reset(wait)
+		s.pulses.clock.End(time.Now())
 	}
 }
+
+// heartbeat is how often the clock of the router comes by at least: a router that
+// lets nobody in shows in the clock's pulse.
+const heartbeat = time.Second
 
 // end gives the stream back and records the last position.
 func (r *Relay) end(s *session, cause error) {

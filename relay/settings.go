@@ -40,7 +40,12 @@ func (s *session) followSettings(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+		s.pulses.settings.Begin(time.Now())
 		settings, err := s.relay.loading.settings(ctx)
+		s.pulses.settings.End(time.Now())
+		if !over(ctx) {
+			s.pulses.settings.Note(time.Now(), err)
+		}
 		switch {
 		case err == nil:
 			s.router.apply(time.Now(), settings)

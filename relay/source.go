@@ -4,8 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
+
+// Condition is the state of a [Source] at one moment.
+type Condition = vital.Condition
 
 // Source hands over committed messages in commit order, in sessions: Open takes
 // the stream, Next reads it until it ends, Close gives it back. While a session
@@ -62,6 +66,10 @@ type Source interface {
 	// stream. It stays fresh while nobody calls Next. It is safe for concurrent
 	// use.
 	LastWord() time.Time
+
+	// Condition is what the source is doing, for people and for health checks. It
+	// costs nothing, waits for nothing and is safe for concurrent use.
+	Condition() Condition
 
 	// Close ends the session: it reports the last position and waits for the
 	// server to let the stream go, at most until ctx ends. It does nothing

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 )
 
 // store is the relay's side of Postgres: one connection and the statements that
@@ -20,6 +22,8 @@ type store struct {
 	schema string
 	slot   string
 	sql    statements
+
+	pulse vital.Pulse
 
 	mu     sync.Mutex
 	conn   *pgx.Conn
@@ -37,6 +41,16 @@ func newStore(dialer *dialer, schema, slot string) *store {
 func (s *store) with(ctx context.Context, do func(*pgx.Conn) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.pulse.Begin(time.Now())
+	err := s.connected(ctx, do)
+	s.pulse.End(time.Now())
+	if !errors.Is(err, context.Canceled) {
+		s.pulse.Note(time.Now(), troublesome(err))
+	}
+	return err
+}
+
+func (s *store) connected(ctx context.Context, do func(*pgx.Conn) error) error {
 	if s.conn == nil || s.conn.IsClosed() {
 		conn, pooler, err := s.dialer.connect(ctx)
 		if err != nil {

@@ -29,6 +29,8 @@ import (
 const (
 	// sweepChunk is the number of candidates of one round.
 	sweepChunk = 10_000
+	// sweepAgain is the wait after a round that failed.
+	sweepAgain = 10 * time.Second
 	// sweepPause is the wait between two looks at the confirmed flush.
 	sweepPause = 200 * time.Millisecond
 )
@@ -64,15 +66,19 @@ func (s *session) sweepAll(ctx context.Context) error {
 	sweeper := &sweeper{store: s.relay.sweeping, log: s.log}
 	for {
 		wait := s.relay.cfg.SweepInterval
+		s.pulses.sweep.Begin(time.Now())
 		more, err := s.sweepOnce(ctx, sweeper)
+		s.pulses.sweep.End(time.Now())
 		if over(ctx) {
 			return nil
 		}
+		s.pulses.sweep.Note(time.Now(), err)
 		switch {
 		case isPermanent(err):
 			return err
 		case err != nil:
 			s.log.Warn("sweep failed", zap.Error(err))
+			wait = min(wait, sweepAgain)
 		case more:
 			wait = 0
 		}
@@ -97,6 +103,7 @@ func (s *session) sweepOnce(ctx context.Context, w *sweeper) (more bool, err err
 	if err := s.checkNumbers(ctx, w); err != nil {
 		return false, err
 	}
+	s.relay.totals.recover(time.Now(), recovered)
 	if recovered > 0 {
 		s.log.Error("messages recovered that the stream did not show", zap.Int64(keyMessages, recovered))
 		signal(s.router.load)

@@ -5,18 +5,21 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 )
 
 // worker publishes one message at a time.
 type worker struct {
-	wake chan struct{} // capacity 1: there may be a message
+	wake  chan struct{} // capacity 1: there may be a message
+	pulse vital.Pulse   // busy while a request is under way
 }
 
 // work publishes until intake ends, whatever ended it. A request that is under
 // way then runs on: its context is work, which outlives intake by the drain
 // timeout.
-func (s *session) work(intake, work context.Context, lose context.CancelCauseFunc) {
-	w := &worker{wake: make(chan struct{}, 1)}
+func (s *session) work(w *worker, intake, work context.Context, lose context.CancelCauseFunc) {
+	w.wake = make(chan struct{}, 1)
 	m := s.router.take(time.Now(), w)
 	for {
 		for m == nil {
@@ -34,7 +37,9 @@ func (s *session) work(intake, work context.Context, lose context.CancelCauseFun
 		if !s.writeDown(intake, m, lose) || intake.Err() != nil || s.trust(intake) != nil {
 			return // not sent; the message is read again
 		}
+		w.pulse.Begin(time.Now())
 		receipt, err := s.relay.publisher.Publish(work, m.row)
+		w.pulse.End(time.Now())
 		if err != nil && work.Err() != nil {
 			return // nobody knows; the message is read again
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 )
 
 // writer makes outcomes durable, many in one transaction, and then tells the
@@ -27,6 +29,7 @@ type writer struct {
 	wake    chan struct{} // capacity 1: there is an outcome
 	room    chan struct{} // capacity 1: wakes the intake when writing works again
 	failing atomic.Bool   // intake waits while this is set
+	pulse   vital.Pulse
 }
 
 // put hands over an outcome.
@@ -47,9 +50,11 @@ func (w *writer) run(own context.Context, stop <-chan struct{}) error {
 		select {
 		case <-w.wake:
 			w.linger(own, stop)
+			w.pulse.Begin(time.Now())
 			if err := w.flush(own); err != nil {
 				return err
 			}
+			w.pulse.End(time.Now())
 		case <-stop:
 			return w.flush(own)
 		case <-own.Done():
@@ -104,6 +109,8 @@ func (w *writer) insist(own context.Context, what string, do func(context.Contex
 		ctx, cancel := context.WithTimeout(own, writeTimeout)
 		err := classifyWrite(do(ctx))
 		cancel()
+		w.pulse.Turn(time.Now())
+		w.pulse.Note(time.Now(), err)
 		if err == nil {
 			if w.failing.Swap(false) {
 				signal(w.room)
@@ -129,6 +136,13 @@ func (w *writer) insist(own context.Context, what string, do func(context.Contex
 // writeTimeout bounds one transaction: a server that neither answers nor
 // closes the connection must not hold the writer for ever.
 const writeTimeout = 10 * time.Second
+
+// waiting counts the outcomes that wait to be written.
+func (w *writer) waiting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.pending)
+}
 
 // left returns the outcomes that are not durable.
 func (w *writer) left() []*outcome {

@@ -1,0 +1,176 @@
+package relay
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// RouterState is what is in memory, and what lets it out.
+type RouterState struct {
+	// At is when this was read. It stays behind State.At only when the router does
+	// not answer at once.
+	At time.Time `json:"at"`
+	// Messages and Bytes count what was read and has no durable outcome: the
+	// window.
+	Messages      int `json:"messages"`
+	MessagesLimit int `json:"messages_limit"`
+	Bytes         int `json:"bytes"`
+	BytesLimit    int `json:"bytes_limit"`
+	// Oldest is when the oldest of these was read.
+	Oldest *time.Time `json:"oldest"`
+	// Cached counts the deferred messages that are in memory beside them.
+	Cached int `json:"cached"`
+
+	InFlight      int `json:"in_flight"`
+	InFlightLimit int `json:"in_flight_limit"`
+	// OldestRequest is when the oldest request began that is under way.
+	OldestRequest *time.Time `json:"oldest_request"`
+
+	Endpoint GateState    `json:"endpoint"`
+	Queues   []QueueState `json:"queues"`
+}
+
+// GateState is whether requests may pass to the endpoint, or to a queue.
+type GateState struct {
+	Closed bool `json:"closed"`
+	// Class is the [Class] of the failure that closed it, Since when it did, and
+	// NextProbe when a request may try again.
+	Class     string     `json:"class"`
+	Since     *time.Time `json:"since"`
+	NextProbe *time.Time `json:"next_probe"`
+	// Failures counts the closing and the probes that failed since, Text is the
+	// last failure.
+	Failures int    `json:"failures"`
+	Text     string `json:"text"`
+}
+
+// QueueState is one queue that had messages since the session began.
+type QueueState struct {
+	Name string    `json:"name"`
+	Gate GateState `json:"gate"`
+	// Paused says that an operator stopped it.
+	Paused        bool    `json:"paused"`
+	RatePerSecond float64 `json:"rate_per_second"`
+	InFlight      int     `json:"in_flight"`
+	InFlightLimit int     `json:"in_flight_limit"`
+	// InMemory counts its messages in memory, deferred ones among them.
+	InMemory int `json:"in_memory"`
+	// Oldest is when the oldest message was read that has no durable outcome, and
+	// OldestCached the same of the deferred ones in memory.
+	Oldest       *time.Time `json:"oldest"`
+	OldestCached *time.Time `json:"oldest_cached"`
+	// Hold is held, draining or closing while new messages of the queue wait in the
+	// table behind others; empty otherwise.
+	Hold string `json:"hold"`
+	// HeldLanes counts lanes that wait in the table on their own, up to
+	// [HeldLanesBound] over all queues.
+	HeldLanes int `json:"held_lanes"`
+	// LastSuccess is when it answered a request last, LastReturn when a request of
+	// it ended, whatever came of it.
+	LastSuccess *time.Time `json:"last_success"`
+	LastReturn  *time.Time `json:"last_return"`
+}
+
+// HeldLanesBound is where the lanes are counted no further that wait in the table.
+const HeldLanesBound = 10_000
+
+// routerPatience bounds what a look waits for the router, which is never held for
+// long.
+const (
+	routerPatience = 100 * time.Millisecond
+	routerPause    = time.Millisecond
+)
+
+// routerState looks into the router. One that does not let anybody in must not
+// take whoever looks with it: then the last look counts.
+func (s *session) routerState(now time.Time) RouterState {
+	for deadline := now.Add(routerPatience); !s.router.mu.TryLock(); time.Sleep(routerPause) {
+		if time.Now().After(deadline) {
+			if last := s.seen.Load(); last != nil {
+				return *last
+			}
+			return RouterState{Queues: []QueueState{}}
+		}
+	}
+	state := s.router.state(now)
+	s.router.mu.Unlock()
+	state.OldestRequest = orNullTime(s.oldestRequest())
+	s.seen.Store(&state)
+	return state
+}
+
+// oldestRequest is when the oldest request began that is under way.
+func (s *session) oldestRequest() (oldest time.Time) {
+	for i := range s.workers {
+		if began := s.workers[i].pulse.Busy(); !began.IsZero() && (oldest.IsZero() || began.Before(oldest)) {
+			oldest = began
+		}
+	}
+	return oldest
+}
+
+// state describes the router. The caller has the lock.
+func (r *router) state(now time.Time) RouterState {
+	s := RouterState{
+		At: now, Messages: r.messages, MessagesLimit: r.cfg.WindowMessages, Bytes: r.bytes, BytesLimit: r.cfg.WindowBytes,
+		Cached: len(r.cache), InFlight: r.inFlight, InFlightLimit: r.cfg.MaxInFlight,
+		Endpoint: r.endpoint.state(), Queues: make([]QueueState, 0, len(r.queues)),
+	}
+	held := r.heldLanes()
+	var oldest time.Time
+	for _, q := range r.queues {
+		s.Queues = append(s.Queues, QueueState{
+			Name: q.name, Gate: q.gate.state(), Paused: q.settings.Paused, RatePerSecond: q.settings.RatePerSecond,
+			InFlight: q.inFlight, InFlightLimit: r.limit(q), InMemory: q.inMemory,
+			Oldest: orNullTime(q.live.oldest()), OldestCached: orNullTime(q.fetched.oldest()),
+			Hold: q.hold.String(), HeldLanes: held[q.name],
+			LastSuccess: orNullTime(q.lastSuccess), LastReturn: orNullTime(q.lastReturn),
+		})
+		if came := q.live.oldest(); !came.IsZero() && (oldest.IsZero() || came.Before(oldest)) {
+			oldest = came
+		}
+	}
+	s.Oldest = orNullTime(oldest)
+	slices.SortFunc(s.Queues, func(a, b QueueState) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}
+
+// heldLanes counts the lanes of each queue that wait on their own, up to a bound:
+// there can be very many.
+func (r *router) heldLanes() map[string]int {
+	held := map[string]int{}
+	looks := HeldLanesBound
+	for key, l := range r.lanes {
+		if looks--; looks < 0 {
+			break
+		}
+		if l.hold != nil {
+			held[key.queue]++
+		}
+	}
+	return held
+}
+
+func (g *gate) state() GateState {
+	if !g.closed {
+		return GateState{}
+	}
+	s := GateState{
+		Closed: true, Class: g.reason.String(), Since: orNullTime(g.since), NextProbe: orNullTime(g.until), Failures: g.failures,
+	}
+	if g.failure != nil {
+		s.Text = storable(g.failure.Error())
+	}
+	return s
+}
+
+var holdStates = [...]string{held: "held", draining: "draining", closing: "closing"}
+
+// String is the hold's state; empty without a hold.
+func (h *hold) String() string {
+	if h == nil {
+		return ""
+	}
+	return holdStates[h.state]
+}
