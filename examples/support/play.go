@@ -113,18 +113,15 @@ func (r *rig) awaitSent(id string) {
 	r.AwaitCount(1, `select count(*) from replies where id = $1 and state = 'sent'`, id)
 }
 
-// margin is for what the machine's own time adds to that of the queue.
-const margin = 20 * time.Second
-
-// notBefore lets time pass until shortly before something is due, proves that
+// notBefore lets time pass until a second before something is due, proves that
 // nothing was delivered, and then lets it become due.
 func (r *rig) notBefore(due time.Duration, what string) {
 	r.Helper()
 	before := r.Queue.Counters().Consumed
-	r.Pass(due - margin)
+	r.Pass(due - time.Second)
 	r.awaitLooks()
 	r.Prove(fmt.Sprintf("%s is not delivered before %s", what, due), drill.Is("deliveries", r.Queue.Counters().Consumed-before, 0))
-	r.Pass(margin)
+	r.Pass(time.Second)
 }
 
 // awaitLooks waits until the desk has looked into the queue from now on: the

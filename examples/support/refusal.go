@@ -23,7 +23,11 @@ func (r *rig) refusedForGood() {
 		drill.Is("state", r.Text(`select state from replies where id = $1`, id), "failed"),
 		drill.Is("failures on record", r.count(`select count(*) from failed_replies where reply_id = $1 and status = 422`, id), 1),
 		drill.Is("key of the message", r.Queue.Accepted(app.Failures)[0].Key, "reply-insult-failed"),
-		drill.Is("claims", int(r.Claims(app.Name, "reply-"+id)), 1))
+		drill.Is("transactions", r.count(`select count(distinct xmin::text) from (
+			select xmin from failed_replies where reply_id = $1
+			union all select xmin from replies where id = $1
+			union all select xmin from outbox.messages where key = 'reply-' || $1 || '-failed'
+			union all select xmin from outbox.claims where event_id = 'reply-' || $1) x`, id), 1))
 	r.tidy()
 	r.Prove("the agent can read what was refused", r.readable(id))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,12 +31,20 @@ func (r *rig) targetDown() {
 	r.awaitDeadLetter()
 	r.Pass(72 * time.Hour)
 	r.tidy()
-	letter := r.queueCall(http.MethodGet, "dlq/list/"+app.Replies)
-	r.Say("in the dead letter queue: %s", letter)
 	r.Say("outbox-relay infrai stats %s:", app.Replies)
 	r.tell(r.CLI("infrai", "stats", app.Replies))
+	var letters struct {
+		Data struct {
+			Items []struct {
+				Payload struct {
+					EventID string `json:"event_id"`
+				}
+			}
+		}
+	}
+	r.Must(json.Unmarshal(r.queueCall(http.MethodGet, "dlq/list/"+app.Replies), &letters))
 	r.Prove("three days later the dead letter names its key and its attempts, and its text can be read",
-		drill.Is("key", strings.Contains(letter, `"event_id":"reply-refund"`), true),
+		drill.Is("dead letters", len(letters.Data.Items), 1), drill.Is("key", letters.Data.Items[0].Payload.EventID, "reply-refund"),
 		drill.Is("attempts", r.count(`select count(*) from attempts where reply_id = $1 and answer = 503`, id), tries), r.readable(id))
 
 	r.Say("the target is mended, and the dead letter redriven")
@@ -59,8 +68,9 @@ func (r *rig) awaitDeadLetter() {
 }
 
 // queueCall makes a call of the queue that is for people: curl does the same.
-func (r *rig) queueCall(method, path string) string {
+func (r *rig) queueCall(method, path string) (answer []byte) {
 	r.Helper()
+	r.Say("curl -X %s -H 'Authorization: Bearer ...' $INFRAI_BASE_URL/v1/queue/%s", method, path)
 	request, err := http.NewRequestWithContext(r.Context(), method, r.QueueURL+"/v1/queue/"+path, http.NoBody)
 	r.Must(err)
 	request.Header.Set("Authorization", "Bearer drill")
@@ -68,12 +78,12 @@ func (r *rig) queueCall(method, path string) string {
 	response, err := http.DefaultClient.Do(request)
 	r.Must(err)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	answer, err = io.ReadAll(response.Body)
 	r.Must(err)
 	if response.StatusCode != http.StatusOK {
-		r.Fatalf("%s %s: %s: %s", method, path, response.Status, text)
+		r.Fatalf("%s %s: %s: %s", method, path, response.Status, answer)
 	}
-	return strings.TrimSpace(string(text))
+	return answer
 }
 
 // tell prints what a command has printed.
