@@ -21,7 +21,9 @@
 //
 // That holds for what the handler does through its transaction. What it does
 // otherwise (mails, requests to others) happens with each attempt; let it write a
-// message with [outbox.Enqueue] in the same transaction instead.
+// message with [outbox.Enqueue] in the same transaction instead. The one who gets
+// that message makes the request, with the event's id as its idempotency key; see
+// docs/consumers.md and examples/support.
 //
 // # What it needs
 //
