@@ -3,7 +3,6 @@ package scenario_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
@@ -42,46 +40,65 @@ const (
 // handleDeliveries is a consumer in a process of its own. Its input is the ids of
 // events, its output what became of each delivery.
 func handleDeliveries(in io.Reader, out io.Writer) error {
-	ctx := context.Background()
-	config, err := pgxpool.ParseConfig(os.Getenv(claimDatabase))
+	config, err := pgx.ParseConfig(os.Getenv(claimDatabase))
 	if err != nil {
 		return err
 	}
-	config.MaxConns = claimWorkers
-	config.ConnConfig.RuntimeParams["application_name"] = claimConsumer
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	deliveries := make(chan string)
-	answer := make(chan string)
+	config.RuntimeParams["application_name"] = claimConsumer
+	events, answers := make(chan string), make(chan string)
 	var workers sync.WaitGroup
 	for range claimWorkers {
-		workers.Go(func() {
-			for event := range deliveries {
-				outcome, err := consumer.Once(ctx, pool, claimConsumer, time.Hour, consumer.Message{ID: event}, change)
-				answer <- outcome.String() + " " + event
-				if errors.Is(err, consumer.ErrNoTransaction) {
-					awaitServer(ctx, pool)
-				}
-			}
-		})
+		workers.Go(func() { handleEach(context.Background(), config, events, answers) })
 	}
 	go func() {
 		for lines := bufio.NewScanner(in); lines.Scan(); {
-			deliveries <- lines.Text()
+			events <- lines.Text()
 		}
-		close(deliveries)
+		close(events)
 		workers.Wait()
-		close(answer)
+		close(answers)
 	}()
-	for line := range answer {
+	for line := range answers {
 		if _, err := fmt.Fprintln(out, line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// handleEach handles events on a connection of its own.
+func handleEach(ctx context.Context, config *pgx.ConnConfig, events <-chan string, answers chan<- string) {
+	var conn *pgx.Conn
+	for event := range events {
+		if conn == nil || conn.IsClosed() {
+			conn = connectAgain(ctx, config)
+		}
+		outcome, _ := consumer.Once(ctx, conn, claimConsumer, time.Hour, consumer.Message{ID: event}, change)
+		answers <- outcome.String() + " " + event
+	}
+	if conn != nil {
+		_ = conn.Close(ctx)
+	}
+}
+
+// connectAgain waits until the server takes a connection. Without a server the
+// process ends.
+func connectAgain(ctx context.Context, config *pgx.ConnConfig) *pgx.Conn {
+	ctx, cancel := context.WithTimeout(ctx, scenario.Patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgx.ConnectConfig(ctx, config.Copy())
+		if err == nil {
+			return conn
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			panic(err)
+		}
+	}
 }
 
 // change is the business change that may happen once, with a result beside its
@@ -91,21 +108,6 @@ func change(ctx context.Context, tx pgx.Tx, m consumer.Message) error {
 		return err
 	}
 	return outbox.Complete(ctx, tx, claimConsumer, m.ID, os.Getpid())
-}
-
-// awaitServer waits until the server takes connections, or for a while.
-func awaitServer(ctx context.Context, pool *pgxpool.Pool) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for pool.Ping(ctx) != nil {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // deliveries hands out events, each several times, until every delivery is over.
@@ -185,7 +187,8 @@ func (d *deliveries) await(t *testing.T, n int) {
 
 // place is where one consumer runs: when it dies, the next one starts.
 type place struct {
-	url string
+	url  string
+	life context.Context // the test's
 
 	mu      sync.Mutex
 	running *exec.Cmd
@@ -210,7 +213,7 @@ func (p *place) run(ctx context.Context, d *deliveries) error {
 
 // serve starts a consumer and gives it deliveries until it dies, or ctx ends.
 func (p *place) serve(ctx context.Context, d *deliveries) error {
-	command := exec.Command(os.Args[0])
+	command := exec.CommandContext(p.life, os.Args[0])
 	command.Env = append(os.Environ(), claimDatabase+"="+p.url)
 	command.Stderr = os.Stderr
 	in, err := command.StdinPipe()
@@ -276,7 +279,7 @@ func TestClaims_OneChangePerEvent(t *testing.T) {
 	var group errgroup.Group
 	places := make([]*place, claimProcesses)
 	for i := range places {
-		places[i] = &place{url: w.URL}
+		places[i] = &place{url: w.URL, life: t.Context()}
 		group.Go(func() error { return places[i].run(ctx, d) })
 	}
 	terminated := 0
