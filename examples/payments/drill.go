@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/outbox-relay/outbox-relay/examples/internal/drill"
 	"github.com/outbox-relay/outbox-relay/examples/payments/app"
-	"github.com/outbox-relay/outbox-relay/internal/relaybin"
 	"github.com/outbox-relay/outbox-relay/outbox/consumer"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
 )
@@ -172,18 +170,14 @@ func restarted(s *drill.Stage, sender *stripe) {
 	s.Scene("the whole program in a process of its own, and its stop")
 	s.Exec(`insert into invoices values ('in_5', 100)`)
 	program := s.Spawn("application", map[string]string{"LISTEN": "127.0.0.1:0", "STRIPE_WEBHOOK_SECRETS": "whsec_old," + secret})
-	line, _, err := program.Log().Await(s.Context(), 0, func(l relaybin.Line) bool { return strings.Contains(l.Text, "listening") })
-	s.Must(err)
-	_, address, _ := strings.Cut(line.Text, "address=")
+	_, address, _ := strings.Cut(s.AwaitLine(program, "listening"), "address=")
 	sender.url = "http://" + address
 	// A process has the machine's clock.
 	event := sender.event("evt_6", "invoice.paid", "in_5")
 	status := sender.send(sign(secret, time.Now(), event), event)
 	s.AwaitCount(5, `select count(*) from bookings`)
-	s.Must(program.Signal(syscall.SIGTERM))
-	code, err := program.Wait(s.Context())
-	s.Must(err)
-	s.Prove("the program works, and stops when it is asked to", drill.Is("delivery", status, http.StatusOK), drill.Is("exit code", code, 0))
+	s.Prove("the program works, and stops when it is asked to",
+		drill.Is("delivery", status, http.StatusOK), drill.Is("exit code", s.Stop(program), 0))
 	proveAll(s, 5)
 }
 

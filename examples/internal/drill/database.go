@@ -57,12 +57,12 @@ func (s *Stage) Claims(consumer, event string) int64 {
 	return s.Count(`select count(*) from outbox.claims where consumer = $1 and $2 in ('', event_id) and expires_at > now()`, consumer, event)
 }
 
-// AwaitWaiting waits until so many sessions of the database wait for a lock, as
-// that of a claim which has not committed.
+// AwaitWaiting waits until so many sessions of the database, or more, wait for a
+// lock, as that of a claim which has not committed.
 func (s *Stage) AwaitWaiting(sessions int64) {
 	s.Helper()
-	s.AwaitCount(sessions, `select count(*) from pg_stat_activity
-		where datname = current_database() and wait_event_type = 'Lock'`)
+	s.AwaitCount(1, `select (count(*) >= $1)::int from pg_stat_activity
+		where datname = current_database() and wait_event_type = 'Lock'`, sessions)
 }
 
 // Hold locks a table against writes of others, in a transaction of its own: who

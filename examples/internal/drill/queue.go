@@ -132,16 +132,16 @@ func (s *Stage) Fault(f emulator.Fault) (end func()) {
 // none.
 func (s *Stage) Post(url string, header http.Header, body []byte) (status int, answer []byte) {
 	s.Helper()
-	status, answer, err := s.TryPost(url, header, body)
+	ctx, cancel := context.WithTimeout(s.ctx, Patience)
+	defer cancel()
+	status, answer, err := s.TryPost(ctx, url, header, body)
 	s.Must(err)
 	return status, answer
 }
 
 // TryPost is Post for requests that may stay without an answer. It may be called
 // from any goroutine.
-func (s *Stage) TryPost(url string, header http.Header, body []byte) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, Patience)
-	defer cancel()
+func (s *Stage) TryPost(ctx context.Context, url string, header http.Header, body []byte) (status int, answer []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err

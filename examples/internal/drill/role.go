@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/outbox-relay/outbox-relay/internal/relaybin"
@@ -62,4 +63,27 @@ func (s *Stage) Spawn(role string, extra map[string]string) *relaybin.Process {
 		}
 	})
 	return p
+}
+
+// Stop stops a process as a service manager does, and returns its exit code.
+func (s *Stage) Stop(p *relaybin.Process) (code int) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, Patience)
+	defer cancel()
+	code, err := p.Stop(ctx)
+	s.Must(err)
+	return code
+}
+
+// AwaitLine waits for the first line of a process's log that contains a text, and
+// returns it.
+func (s *Stage) AwaitLine(p *relaybin.Process, text string) (line string) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, Patience)
+	defer cancel()
+	found, _, err := p.Log().Await(ctx, 0, func(l relaybin.Line) bool { return strings.Contains(l.Text, text) })
+	if err != nil {
+		s.Fatalf("wait for a line with %q: %v", text, err)
+	}
+	return found.Text
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -72,7 +73,10 @@ func (s *Stage) build() {
 func (s *Stage) startPostgres() {
 	s.Helper()
 	s.URL = pgtest.New(s).URL("postgres")
-	pool, err := pgxpool.New(s.ctx, s.URL)
+	config, err := pgxpool.ParseConfig(s.URL)
+	s.Must(err)
+	config.MaxConns = 40 // many may stand still at once, and the drill looks at them
+	pool, err := pgxpool.NewWithConfig(s.ctx, config)
 	s.Must(err)
 	s.Cleanup(pool.Close)
 	s.DB = pool
@@ -109,6 +113,15 @@ func (s *Stage) Serve(handler http.Handler) (url string) {
 	return "http://" + listener.Addr().String()
 }
 
+// Folder is an empty folder that is removed at the drill's end.
+func (s *Stage) Folder() string {
+	s.Helper()
+	folder, err := os.MkdirTemp("", "drill-")
+	s.Must(err)
+	s.Cleanup(func() { _ = os.RemoveAll(folder) }) // a folder for temporary files: what is left there goes anyway
+	return folder
+}
+
 // Env are the settings of the application's own processes.
 func (s *Stage) Env() map[string]string {
 	return map[string]string{"DATABASE_URL": s.URL, "INFRAI_BASE_URL": s.QueueURL, "INFRAI_API_KEY": apiKey}
@@ -133,11 +146,7 @@ func (s *Stage) StartRelay() {
 // StopRelay stops the relay as a service manager does.
 func (s *Stage) StopRelay() {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, Patience)
-	defer cancel()
-	code, err := s.Relay.Stop(ctx)
-	s.Must(err)
-	if code != 0 {
+	if code := s.Stop(s.Relay); code != 0 {
 		s.Fatalf("the relay was asked to stop and ended with exit code %d", code)
 	}
 }
@@ -156,9 +165,9 @@ func (s *Stage) CLI(args ...string) (output string) {
 // TryCLI is CLI for commands that may end with another exit code.
 func (s *Stage) TryCLI(args ...string) (output string, code int) {
 	s.Helper()
+	p := relaybin.Run(s, s.relayEnv(), args...) // the first one is built, which takes its time
 	ctx, cancel := context.WithTimeout(s.ctx, Patience)
 	defer cancel()
-	p := relaybin.Run(s, s.relayEnv(), args...)
 	code, err := p.Wait(ctx)
 	if err != nil {
 		s.Fatalf("outbox-relay %s: %v", strings.Join(args, " "), err)
