@@ -190,5 +190,5 @@ func claimError(act, consumer, eventID string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s for %s: %w", act, quote(eventID), quote(consumer), err)
+	return fmt.Errorf("%s %s for %s: %w", act, quote(eventID), quote(consumer), withRemedy(err))
 }

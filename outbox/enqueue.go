@@ -124,8 +124,8 @@ func enqueueError(messages []Message, err error) error {
 	case err == nil:
 		return nil
 	case len(messages) == 1:
-		return fmt.Errorf("enqueue message: %w", err)
+		return fmt.Errorf("enqueue message: %w", withRemedy(err))
 	default:
-		return fmt.Errorf("enqueue %d messages: %w", len(messages), err)
+		return fmt.Errorf("enqueue %d messages: %w", len(messages), withRemedy(err))
 	}
 }
