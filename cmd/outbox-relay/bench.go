@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ func newBench(p *program) *cobra.Command {
 		}
 		return report.Print(p.out)
 	}
-	cmd.AddCommand(newBenchOutage(p), newBenchSink(p), newBenchEmulator(p), newBenchQueue(p))
+	cmd.AddCommand(newBenchOutage(p), newBenchClaims(p), newBenchEnqueue(p), newBenchSink(p), newBenchEmulator(p), newBenchQueue(p))
 	return cmd
 }
 
@@ -99,6 +100,70 @@ func newBenchOutage(p *program) *cobra.Command {
 		return report.Broken()
 	}
 	return cmd
+}
+
+func newBenchClaims(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "claims",
+		Short: "Take claims while expired ones are removed",
+		Long: "claims starts a throwaway Postgres and lets workers take claims as fast as they can, each in a\n" +
+			"transaction of its own: first beside a relay that may not remove expired claims, then while a relay\n" +
+			"removes them. It prints the speed and the latency of both, and their ratio.\n\n" +
+			"With --strict it fails if the budget was missed.",
+		Args: noArguments,
+	}
+	cfg := bench.ClaimsConfig{Progress: p.err}
+	cmd.Flags().IntVar(&cfg.Workers, "workers", 32, "connections that take claims")
+	cmd.Flags().IntVar(&cfg.Expired, "expired", 1_000_000, "expired claims that are removed in each round")
+	cmd.Flags().DurationVar(&cfg.Alone, "alone", time.Minute, "how long the workers are measured in each round while nothing is removed")
+	cmd.Flags().IntVar(&cfg.Rounds, "rounds", 3, "how often both are measured, in turn")
+	cmd.Flags().Float64Var(&cfg.Least, "least", 0.9, "budget: the speed during the removal as a part of the speed without it")
+	cmd.Flags().StringVar(&cfg.PostgresVersion, "postgres", "", "major version of Postgres; any without it")
+	p.measure(cmd, cfg.Validate, func(ctx context.Context) (*bench.Report, error) { return bench.RunClaims(ctx, cfg) })
+	return cmd
+}
+
+func newBenchEnqueue(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "enqueue",
+		Short: "Write messages next to a bare INSERT of the same bytes",
+		Long: "enqueue starts a throwaway Postgres and writes messages in turn by each way there is, and into a table\n" +
+			"without constraints, trigger and index. It prints what a row costs, in time and in WAL, and what a\n" +
+			"message adds to a transaction.",
+		Args: noArguments,
+	}
+	cfg := bench.EnqueueConfig{Progress: p.err}
+	cmd.Flags().IntVar(&cfg.Rows, "rows", 1000, "messages for each way in each round")
+	cmd.Flags().IntVar(&cfg.Transactions, "transactions", 100, "transactions of each kind in each round")
+	cmd.Flags().IntVar(&cfg.Payload, "payload", 400, "bytes of a payload")
+	cmd.Flags().IntVar(&cfg.Rounds, "rounds", 25, "how often every way has its turn")
+	cmd.Flags().StringVar(&cfg.PostgresVersion, "postgres", "", "major version of Postgres; any without it")
+	p.measure(cmd, cfg.Validate, func(ctx context.Context) (*bench.Report, error) { return bench.RunEnqueue(ctx, cfg) })
+	return cmd
+}
+
+// measure makes a command check its settings, measure, and print the report.
+func (p *program) measure(cmd *cobra.Command, validate func() error, run func(context.Context) (*bench.Report, error)) {
+	strict := cmd.Flags().Bool("strict", false, "fail if any budget was missed")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := validate(); err != nil {
+			return &usageError{cmd.CommandPath(), err.Error()}
+		}
+		report, err := run(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			err = p.printJSON(report)
+		} else {
+			err = report.Print(p.out)
+		}
+		if err == nil && *strict {
+			err = report.Missed()
+		}
+		return err
+	}
 }
 
 // showOutage prints the report and writes its chart.

@@ -9,6 +9,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -43,9 +44,12 @@ type Report struct {
 	Go            string    `json:"go"`
 	CPUs          int       `json:"cpus"`
 	Postgres      string    `json:"postgres"`
-	Messages      int       `json:"messages"`
-	Runs          int       `json:"runs"`
-	Results       []Result  `json:"results"`
+	// Workload says in words what there was to do, where it is not a backlog of
+	// messages.
+	Workload string   `json:"workload,omitempty"`
+	Messages int      `json:"messages,omitempty"`
+	Runs     int      `json:"runs"`
+	Results  []Result `json:"results"`
 }
 
 // Result is one figure.
@@ -103,10 +107,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	defer r.close()
-	report := &Report{
-		SchemaVersion: 1, Time: time.Now().UTC(), Go: runtime.Version(), CPUs: runtime.NumCPU(),
-		Postgres: r.postgres, Messages: cfg.Messages, Runs: cfg.Runs,
-	}
+	report := newReport(r, cfg.Runs)
+	report.Messages = cfg.Messages
 	for _, m := range measurements {
 		if len(cfg.Only) > 0 && !slices.Contains(cfg.Only, m.name) {
 			continue
@@ -118,6 +120,25 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		report.Results = append(report.Results, results...)
 	}
 	return report, nil
+}
+
+func newReport(r *rig, runs int) *Report {
+	return &Report{
+		SchemaVersion: 1, Time: time.Now().UTC(), Go: runtime.Version(), CPUs: runtime.NumCPU(), Postgres: r.postgres, Runs: runs,
+	}
+}
+
+// Missed is every budget that was not met.
+func (r *Report) Missed() error { return missed(r.Results) }
+
+func missed(results []Result) error {
+	var errs []error
+	for _, result := range results {
+		if !result.Met {
+			errs = append(errs, fmt.Errorf("%s: %s %s, want %s", result.What, number(result.Median), result.Unit, result.Budget))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // figures collects one figure over the runs.

@@ -210,15 +210,7 @@ func (r *OutageReport) Broken() error {
 }
 
 // Missed is every budget that was not met.
-func (r *OutageReport) Missed() error {
-	var errs []error
-	for _, result := range r.Results {
-		if !result.Met {
-			errs = append(errs, fmt.Errorf("%s: %s %s, want %s", result.What, number(result.Median), result.Unit, result.Budget))
-		}
-	}
-	return errors.Join(errs...)
-}
+func (r *OutageReport) Missed() error { return missed(r.Results) }
 
 // Print writes the report for people.
 func (r *OutageReport) Print(out io.Writer) error {

@@ -8,7 +8,11 @@ import (
 
 // Print writes the report for people.
 func (r *Report) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%s, %d CPUs, Postgres %s, %d messages, %d runs\n\n", r.Go, r.CPUs, r.Postgres, r.Messages, r.Runs)
+	workload := r.Workload
+	if workload == "" {
+		workload = fmt.Sprintf("%d messages", r.Messages)
+	}
+	fmt.Fprintf(out, "%s, %d CPUs, Postgres %s, %s, %d runs\n\n", r.Go, r.CPUs, r.Postgres, workload, r.Runs)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "what\tmedian\tmin\tmax\tunit\tbudget\t")
 	for _, result := range r.Results {
