@@ -24,7 +24,7 @@ type session struct {
 	word      word
 	confirmed atomic.Uint64 // an lsn
 	newestXID atomic.Uint64
-	turned    atomic.Int64 // when the owner came by last, in nanoseconds
+	turned    atomic.Int64  // when the owner came by last, in nanoseconds
 	checkSoon chan struct{} // capacity 1: look at publication and slot now
 
 	stop chan context.Context // capacity 1: end in good order until that context ends

@@ -12,6 +12,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/internal/secret"
 	"github.com/outbox-relay/outbox-relay/relay"
+	"github.com/outbox-relay/outbox-relay/relay/admin"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
 )
@@ -53,6 +54,7 @@ type Config struct {
 	CDC    cdc.Config    `env:", prefix=RELAY_"`
 	Poll   poll.Config   `env:", prefix=RELAY_"`
 	Relay  relay.Config  `env:", prefix=RELAY_"`
+	Admin  admin.Config  `env:", prefix=RELAY_"`
 	Infrai infrai.Config `env:", prefix=INFRAI_"`
 
 	database, replication *pgx.ConnConfig
@@ -72,6 +74,9 @@ const (
 	Replication Part = "replication"
 	// Queue is what publishing needs.
 	Queue Part = "queue"
+	// Admin is what the admin server needs, and who asks it; Replication includes
+	// it.
+	Admin Part = "admin"
 )
 
 // Load reads the environment. The parts that are named must be complete and
@@ -105,6 +110,9 @@ func Load(ctx context.Context, environment envconfig.Lookuper, parts ...Part) (*
 		found.add("RELAY_", c.Poll.Validate())
 		found.add("RELAY_", c.Relay.Validate())
 		found.add("", c.validateTrust())
+	}
+	if replication || slices.Contains(parts, Admin) {
+		found.add("RELAY_", c.Admin.Validate())
 	}
 	if slices.Contains(parts, Queue) {
 		found.add("INFRAI_", c.Infrai.Validate())

@@ -1,6 +1,9 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // The values of Config.Mode.
 const (
@@ -20,10 +23,18 @@ func (c *Config) validateMode() error {
 	return nil
 }
 
+// leastHolderPatience is how long a standby gives the relay with the slot before
+// it says that this one is silent: longer than the server usually waits for it.
+const leastHolderPatience = 30 * time.Second
+
 // share gives the packages the values that more than one of them needs.
 func (c *Config) share() {
 	c.CDC.Schema = c.Schema
 	c.Relay.Schema, c.Relay.Slot, c.Relay.Polls = c.Schema, c.CDC.Slot, c.Polls()
+
+	c.Admin.TrustWindow = c.Relay.TrustWindow
+	c.Admin.HolderPatience = max(leastHolderPatience, 3*c.CDC.StatusInterval)
+	c.Admin.LongestWork = max(c.Infrai.RequestTimeout, c.Relay.DrainTimeout)
 
 	c.Poll.Schema, c.Poll.Slot = c.Schema, c.CDC.Slot
 	c.Poll.ConnectTimeout, c.Poll.StandbyInterval = c.CDC.ConnectTimeout, c.CDC.StandbyInterval

@@ -68,6 +68,7 @@ var sections = map[string]string{
 	"cdc.Config":    "Reading the WAL",
 	"poll.Config":   "Reading the table",
 	"relay.Config":  "Dispatching",
+	"admin.Config":  "Health",
 	"infrai.Config": "The Infrai queue",
 }
 

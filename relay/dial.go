@@ -44,8 +44,10 @@ const refusalPause = 10 * time.Second
 // empty within minutes mislead the planner, and a scan of dispatched for every
 // batch would stop the relay. And where row security would hide messages, every
 // statement fails instead: a hidden message must not be taken for one that was
-// withdrawn.
+// withdrawn. A lock that somebody else has ends a statement after a while, which
+// is then tried again: whoever asks how the relay is doing gets to know of it.
 var settings = map[string]string{
+	"lock_timeout":       "5000", // milliseconds
 	"synchronous_commit": "local",
 	"search_path":        "pg_catalog",
 	"enable_seqscan":     "off",

@@ -21,6 +21,9 @@ var ErrDrainTimeout = errors.New("drain timeout")
 // sqlstateEpochLost is raised by record_position when the epoch is not ours.
 const sqlstateEpochLost = "OR001"
 
+// sqlstateLockTimeout says that a statement has waited too long for a lock.
+const sqlstateLockTimeout = "55P03"
+
 // routineRowSecurity is where the server refuses a statement that would not see
 // all rows. The text is in its language, the code that of every missing right.
 const routineRowSecurity = "check_enable_rls"

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/outbox-relay/outbox-relay/internal/vital"
 )
 
@@ -201,5 +203,12 @@ func hintOf(err error) string {
 	if errors.As(err, &hinted) {
 		return hinted.Hint()
 	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == sqlstateLockTimeout {
+		return lockHint
+	}
 	return ""
 }
+
+// lockHint finds who has locks on the tables of the outbox, which statements of
+// the relay hold for moments only.
+const lockHint = "somebody holds a lock on a table of the outbox: select pid, relation::regclass, mode from pg_locks where granted and relation is not null"

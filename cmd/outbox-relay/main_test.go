@@ -24,8 +24,12 @@ func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find()
 // settings is the environment of a program.
 type settings map[string]string
 
+// environ lets the admin server take a free port: many relays run side by side.
 func (s settings) environ() []string {
 	var environ []string
+	if s["RELAY_ADMIN_LISTEN"] == "" {
+		environ = append(environ, "RELAY_ADMIN_LISTEN=127.0.0.1:0")
+	}
 	for name, value := range s {
 		environ = append(environ, name+"="+value)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
+	"github.com/outbox-relay/outbox-relay/relay/admin"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
 	"github.com/outbox-relay/outbox-relay/schema"
@@ -50,14 +52,41 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 		return &config.Error{Problems: []error{err}}
 	}
 	defer publisher.Close()
-	if err := awaitSchema(ctx, cfg, log); err != nil {
+	moving := relay.New(cfg.Relay, cfg.Database(), newSource(cfg, log), publisher, log)
+	stopAnswering, err := serveAdmin(ctx, cfg, moving, log)
+	if err != nil {
+		return err
+	}
+	defer stopAnswering()
+	if err := awaitSchema(ctx, cfg, moving, log); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
 	tellUnusedSlots(ctx, cfg, log)
-	return relay.New(cfg.Relay, cfg.Database(), newSource(cfg, log), publisher, log).Run(ctx)
+	return moving.Run(ctx)
+}
+
+// serveAdmin starts the admin server, before anything can hang and until the relay
+// has stopped: whoever asks gets an answer at every time. Messages move without
+// it, so what befalls it later ends nothing else.
+func serveAdmin(ctx context.Context, cfg *config.Config, moving *relay.Relay, log *zap.Logger) (stop func(), err error) {
+	if !cfg.Admin.Enabled() {
+		return func() {}, nil
+	}
+	server := admin.New(cfg.Admin, moving.State, log)
+	if err := server.Listen(ctx); err != nil {
+		return nil, &config.Error{Problems: []error{err}}
+	}
+	answering, end := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := server.Run(answering); err != nil {
+			log.Error("nobody can ask for the relay's health any more", zap.Error(err))
+		}
+	})
+	return func() { end(); group.Wait() }, nil
 }
 
 // tellUnusedSlots points out slots that relays of this outbox used before,
@@ -118,12 +147,13 @@ func holder() string {
 
 // awaitSchema waits until the database answers and returns a
 // *schema.VersionError if the schema is not the one that this program needs.
-func awaitSchema(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
+func awaitSchema(ctx context.Context, cfg *config.Config, moving *relay.Relay, log *zap.Logger) error {
 	waiting, told := false, ""
 	for wait := cfg.CDC.RetryMin; ; wait = min(2*wait, cfg.CDC.RetryMax) {
 		err := withConnection(ctx, cfg, func(conn *pgx.Conn) error {
 			return schema.Check(ctx, conn, cfg.Schema)
 		})
+		moving.Awaits(err)
 		if err == nil && waiting {
 			log.Info("database answers")
 		}

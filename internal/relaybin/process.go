@@ -20,11 +20,16 @@ type Process struct {
 	log    Log
 }
 
-// Start starts the program at path with exactly this environment.
+// Start starts the program at path with exactly this environment, except that the
+// admin server takes a free port if the environment does not say which: many
+// relays run side by side in tests.
 func Start(path string, environment map[string]string, args ...string) (*Process, error) {
 	p := new(Process)
 	command := exec.Command(path, args...)
-	command.Env = make([]string, 0, len(environment))
+	command.Env = make([]string, 0, len(environment)+1)
+	if _, set := environment[adminListen]; !set {
+		command.Env = append(command.Env, adminListen+"=127.0.0.1:0")
+	}
 	for name, value := range environment {
 		command.Env = append(command.Env, name+"="+value)
 	}
@@ -35,6 +40,8 @@ func Start(path string, environment map[string]string, args ...string) (*Process
 	}
 	return p, nil
 }
+
+const adminListen = "RELAY_ADMIN_LISTEN"
 
 // Stop asks the program to stop, as a service manager does, and returns its
 // exit code.

@@ -1,0 +1,331 @@
+package scenario_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/netfault"
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/relaybin"
+	"github.com/outbox-relay/outbox-relay/internal/scenario"
+	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
+)
+
+// redWithin is how long a relay may seem ready although messages do not get
+// through.
+const redWithin = time.Minute
+
+// patient is what asks for health, as an orchestrator does. Whatever happens to
+// the world around the relay, /livez stays green: that is looked at all the time.
+type patient struct {
+	t   *testing.T
+	url string
+}
+
+// examine starts to look after a relay that has been started.
+func examine(t *testing.T, p *relaybin.Process) *patient {
+	t.Helper()
+	h := &patient{t: t, url: "http://" + p.AwaitLog(t, "admin server listens").Fields["address"].(string)}
+	ctx, stop := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { h.staysAlive(ctx) })
+	t.Cleanup(func() {
+		stop()
+		watching.Wait()
+	})
+	return h
+}
+
+func (h *patient) staysAlive(ctx context.Context) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		status, body, err := h.ask(ctx, "/livez")
+		if ctx.Err() == nil && (err != nil || status != http.StatusOK) {
+			h.t.Errorf("/livez: %v, %d: %s", err, status, body)
+			return
+		}
+	}
+}
+
+// ask asks a question that has to be answered at once.
+func (h *patient) ask(ctx context.Context, path string) (status int, body string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url+path, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+// ready returns nil while the relay is ready, and mentions all of the texts.
+func (h *patient) ready(texts ...string) error { return h.answers(http.StatusOK, texts) }
+
+func (h *patient) answers(want int, texts []string) error {
+	status, body, err := h.ask(context.Background(), "/readyz")
+	switch {
+	case err != nil:
+		return err
+	case status != want:
+		return fmt.Errorf("/readyz is %d, want %d: %s", status, want, body)
+	}
+	for _, text := range texts {
+		if !strings.Contains(body, text) {
+			return fmt.Errorf("/readyz does not mention %q: %s", text, body)
+		}
+	}
+	return nil
+}
+
+// turnsRed waits until the relay says that it is not ready, and why.
+func (h *patient) turnsRed(reasons ...string) {
+	h.t.Helper()
+	began := time.Now()
+	pgtest.Eventually(h.t, scenario.Patience, func() error { return h.answers(http.StatusServiceUnavailable, reasons) })
+	if took := time.Since(began); took > redWithin {
+		h.t.Errorf("it took %s until the relay was not ready", took)
+	}
+}
+
+// turnsGreen waits until the relay is ready.
+func (h *patient) turnsGreen(warnings ...string) {
+	h.t.Helper()
+	pgtest.Eventually(h.t, scenario.Patience, func() error { return h.ready(warnings...) })
+}
+
+// hasty makes everything come round often that a relay does now and then: some
+// seconds are many rounds.
+var hasty = map[string]string{
+	"RELAY_STATUS_INTERVAL": "200ms", "RELAY_SILENCE_TIMEOUT": "2s", "RELAY_WAL_SENDER_TIMEOUT": "3s", "RELAY_TRUST_WINDOW": "2s",
+	"RELAY_LEASE_INTERVAL": "200ms", "RELAY_CHECK_INTERVAL": "200ms", "RELAY_SWEEP_INTERVAL": "200ms", "RELAY_RECONNECT_MAX": "500ms",
+	"RELAY_OPERATOR_RETRY": "300ms", "RELAY_CONNECT_TIMEOUT": "2s",
+}
+
+// OPS-06: a relay with nothing to do is ready all the time, and so is one that
+// waits for it. What other databases write changes nothing.
+func TestOPS06_Idle(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(hasty)
+	active := examine(t, process(t, w, nil))
+	p := relaybin.Run(t, w.Env, "run")
+	p.AwaitLog(t, "slot is held by another session, standing by")
+	standby := examine(t, p)
+	active.turnsGreen("ok: active")
+	standby.turnsGreen("ok: standby")
+	scenario.Throughout(t, 8*time.Second, func() error {
+		w.Exec(`select pg_logical_emit_message(false, 'noise', repeat('x', 1000))`)
+		if err := active.ready("ok: active"); err != nil {
+			return err
+		}
+		return standby.ready("ok: standby")
+	})
+	awaitLife(t, w, "after")
+	w.Settle()
+}
+
+// OPS-06: the queue is down, hangs, refuses the key, asks for a pause, and does
+// not know a queue.
+func TestOPS06_QueueDown(t *testing.T) {
+	t.Parallel()
+	faults := map[string]struct {
+		fault  emulator.Fault
+		reason string
+	}{
+		"down":         {emulator.Fault{Cut: emulator.CutReset}, "fail endpoint: the endpoint is closed"},
+		"fails":        {emulator.Fault{Status: 503}, "status 503"},
+		"hangs":        {emulator.Fault{Hang: true}, "unknown_outcome"},
+		"key revoked":  {emulator.Fault{Status: 401}, "endpoint_closed: status 401"},
+		"rate limited": {emulator.Fault{Status: 429, RetryAfter: "30"}, "rate_limited: status 429"},
+		"queue gone":   {emulator.Fault{Status: 404}, "fail queue: queue orders is closed"},
+	}
+	for name, test := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := scenario.New(t).With(map[string]string{"INFRAI_REQUEST_TIMEOUT": "1s", "RELAY_PROBE_MAX": "2s"})
+			h := examine(t, process(t, w, nil))
+			awaitLife(t, w, "before")
+			h.turnsGreen()
+			test.fault.Route = "queue.publish"
+			fault := w.Fault(test.fault)
+			w.Insert(scenario.Batch("m", 20, "a", "b", "")...)
+			h.turnsRed(test.reason)
+			w.Queue.RemoveFault(fault)
+			h.turnsGreen()
+			w.Settle()
+		})
+	}
+}
+
+// OPS-06: Postgres is down, before the relay has seen it and after.
+func TestOPS06_PostgresDown(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	w := scenario.On(t, cluster.Migrated(t)).With(hasty)
+	proxy := w.Proxy()
+	proxy.Refuse(true)
+	p := relaybin.Run(t, w.Env, "run")
+	h := examine(t, p)
+	h.turnsRed("fail: starting", "connect")
+	proxy.Refuse(false)
+	h.turnsGreen("ok: active")
+	awaitLife(t, w, "before")
+	if err := cluster.Stop("immediate"); err != nil {
+		t.Fatal(err)
+	}
+	h.turnsRed("fail: reconnecting", "connect")
+	if err := cluster.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Reconnect()
+	h.turnsGreen("ok: active")
+	w.Settle()
+}
+
+// OPS-06: the server falls silent: the network is frozen, or only the walsender
+// is. In the second case everything else looks well, and the slot is held for a
+// relay that is not there.
+func TestOPS06_ServerSilent(t *testing.T) {
+	t.Parallel()
+	t.Run("network", func(t *testing.T) {
+		t.Parallel()
+		w := scenario.New(t).With(hasty)
+		proxy := w.Proxy()
+		h := examine(t, process(t, w, nil))
+		h.turnsGreen("ok: active")
+		frozen(t, w, proxy, h)
+	})
+	t.Run("walsender", func(t *testing.T) {
+		t.Parallel()
+		w := scenario.New(t)
+		p := process(t, w, nil)
+		h := examine(t, p)
+		h.turnsGreen("ok: active")
+		walsender := int(w.Count(`select active_pid from pg_replication_slots where slot_name = $1`, w.Env["RELAY_SLOT"]))
+		if err := syscall.Kill(walsender, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		awake := func() { _ = syscall.Kill(walsender, syscall.SIGCONT) }
+		t.Cleanup(awake)
+		w.Insert(scenario.Message{Key: "unseen"})
+		h.turnsRed("fail holder_silent", fmt.Sprintf("pid %d", walsender))
+		awake()
+		h.turnsGreen("ok: active")
+		w.Settle()
+	})
+}
+
+func frozen(t *testing.T, w *scenario.World, proxy *netfault.Proxy, h *patient) {
+	t.Helper()
+	proxy.Freeze()
+	w.Insert(scenario.Message{Key: "unseen"})
+	h.turnsRed("fail")
+	proxy.Cut()
+	proxy.Thaw()
+	h.turnsGreen("ok: active")
+	w.Settle()
+}
+
+// OPS-06: the slot is lost, and a person is to decide.
+func TestOPS06_SlotLost(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(hasty).With(map[string]string{"RELAY_SLOT_LOST": "stop"})
+	h := examine(t, process(t, w, nil))
+	awaitLife(t, w, "before")
+	h.turnsGreen()
+	dropSlotUnder(t, w)
+	h.turnsRed("is gone", "outbox-relay slot create")
+	verb(t, w, 0, "slot", "create")
+	h.turnsGreen()
+	awaitLife(t, w, "after")
+	w.Settle()
+}
+
+// OPS-06: somebody takes the table out of the publication: nothing fails, and no
+// message comes any more.
+func TestOPS06_PublicationChanged(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(hasty)
+	h := examine(t, process(t, w, nil))
+	h.turnsGreen()
+	w.Exec(`alter publication outbox_relay drop table outbox.messages`)
+	h.turnsRed("fail source", "lacks inserts", "alter publication")
+	w.Exec(`alter publication outbox_relay add table outbox.messages`)
+	h.turnsGreen()
+	awaitLife(t, w, "after")
+	w.AwaitAccepted()
+}
+
+// OPS-06: one message is refused, or fails again and again. The relay does its
+// work: it stays ready, and warns.
+func TestOPS06_PoisonRow(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(quick).With(map[string]string{"RELAY_DEFER_AFTER": "500ms"})
+	w.Fault(emulator.Fault{Route: "queue.publish", Key: "refused", Status: 400})
+	w.Fault(emulator.Fault{Route: "queue.publish", Key: "fails", Status: 500})
+	h := examine(t, process(t, w, nil))
+	h.turnsGreen()
+	stop := w.Writers(2)
+	awaitLife(t, w, "before")
+	w.Insert(scenario.Message{Key: "refused", OrderingKey: "x"}, scenario.Message{Key: "fails", OrderingKey: "y"})
+	h.turnsGreen("warn dead_letters: 1 messages", "warn held: queue orders: 1 ordering keys")
+	scenario.Throughout(t, 3*time.Second, func() error { return h.ready() })
+	stop()
+	w.Forget("refused", "fails")
+	w.AwaitAccepted()
+}
+
+// OPS-06: somebody locks a table of the outbox and goes for lunch.
+func TestOPS06_TableLocked(t *testing.T) {
+	t.Parallel()
+	for table, reason := range map[string]string{
+		"messages": "fail database", "deferred": "fail database", "queues": "fail database",
+		"dispatched": "fail writer", "relays": "fail writer",
+	} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			w := scenario.New(t)
+			h := examine(t, process(t, w, nil))
+			awaitLife(t, w, "before")
+			w.AwaitMarked()
+			h.turnsGreen()
+			other, err := w.Connect().Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if table != "messages" { // nobody can insert there
+				w.Insert(scenario.Batch("m", 10, "a", "")...)
+			}
+			if _, err := other.Exec(t.Context(), "lock table outbox."+table+" in access exclusive mode"); err != nil {
+				t.Fatal(err)
+			}
+			if table != "messages" {
+				w.Insert(scenario.Batch("n", 10, "a", "")...)
+			}
+			h.turnsRed(reason, "lock timeout", "pg_locks")
+			if err := other.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			h.turnsGreen()
+			w.Settle()
+		})
+	}
+}

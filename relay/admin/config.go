@@ -1,0 +1,80 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Config holds the settings of the admin server. The env tags carry the names
+// without the prefix RELAY_.
+type Config struct {
+	// Listen is the host and port where the relay answers /livez and /readyz over
+	// HTTP; off is no server. Port 0 takes a free one, which the log names. Whoever
+	// reaches it sees names of queues and texts of errors, so outside of a
+	// container it should stay on this machine. Two relays on one machine need two
+	// ports.
+	Listen string `env:"ADMIN_LISTEN, default=127.0.0.1:9464"`
+	// MaxAge is how old the oldest message that was read and has no outcome may be
+	// before the relay is not ready. Waiting messages are deferred within seconds,
+	// and that is an outcome here.
+	MaxAge time.Duration `env:"READY_MAX_AGE, default=30s"`
+	// StuckAfter is how long a loop of the process may be at one piece of work
+	// before the relay is not alive. Twice INFRAI_REQUEST_TIMEOUT and twice
+	// RELAY_DRAIN_TIMEOUT count instead if they are longer.
+	StuckAfter time.Duration `env:"STUCK_AFTER, default=2m"`
+
+	// TrustWindow is relay.Config's: nothing is sent while the server's last word
+	// is older.
+	TrustWindow time.Duration
+	// HolderPatience is how long the server may hear nothing from the relay for
+	// which a standby waits.
+	HolderPatience time.Duration
+	// LongestWork is how long a piece of work may take that is all right.
+	LongestWork time.Duration
+}
+
+// off is the value of Config.Listen for no server.
+const off = "off"
+
+// Enabled reports whether there is to be a server.
+func (c *Config) Enabled() bool { return c.Listen != off }
+
+// Validate returns everything that is wrong with the settings, or nil.
+func (c *Config) Validate() error {
+	return errors.Join(
+		c.validateListen(),
+		atLeast("READY_MAX_AGE", c.MaxAge, time.Second),
+		atLeast("STUCK_AFTER", c.StuckAfter, leastStuckAfter),
+	)
+}
+
+// leastStuckAfter leaves room for what a loop may do by itself: an attempt to
+// write, for instance.
+const leastStuckAfter = 30 * time.Second
+
+func (c *Config) validateListen() error {
+	if !c.Enabled() {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("ADMIN_LISTEN is %q: want host:port such as 127.0.0.1:9464, or off", c.Listen)
+	}
+	return nil
+}
+
+func atLeast(variable string, d, least time.Duration) error {
+	if d < least {
+		return fmt.Errorf("%s is %v: want at least %v", variable, d, least)
+	}
+	return nil
+}
+
+// stuckAfter is how long a piece of work may take.
+func (c *Config) stuckAfter() time.Duration { return max(c.StuckAfter, 2*c.LongestWork) }

@@ -1,0 +1,32 @@
+package admin_test
+
+import (
+	"testing"
+
+	"github.com/outbox-relay/outbox-relay/relay/admin"
+)
+
+func TestConfig_Validate(t *testing.T) {
+	t.Parallel()
+	cfg := admin.Config{Listen: "9464", MaxAge: 1, StuckAfter: 1}
+	want := `ADMIN_LISTEN is "9464": want host:port such as 127.0.0.1:9464, or off
+READY_MAX_AGE is 1ns: want at least 1s
+STUCK_AFTER is 1ns: want at least 30s`
+	if err := cfg.Validate(); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	for _, listen := range []string{"off", ":9464", "127.0.0.1:0", "[::1]:9464", "localhost:9464"} {
+		cfg := defaults()
+		cfg.Listen = listen
+		if err := cfg.Validate(); err != nil {
+			t.Errorf("%s: %v", listen, err)
+		}
+	}
+	for _, listen := range []string{"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536", ":-1"} {
+		cfg := defaults()
+		cfg.Listen = listen
+		if err := cfg.Validate(); err == nil {
+			t.Errorf("%q is taken for an address", listen)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package admin
+
+import (
+	"slices"
+	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/vital"
+	"github.com/outbox-relay/outbox-relay/relay"
+)
+
+const (
+	// patience is how long trouble may last that usually passes by itself: a
+	// connection that breaks, a pause that the queue asks for.
+	patience = 10 * time.Second
+	// slowCall is how long a statement may take that messages wait for.
+	slowCall = 30 * time.Second
+	// recent is how long a warning stays about something that is over.
+	recent = time.Hour
+	// mostQueues bounds the findings about queues: a person reads them.
+	mostQueues = 20
+)
+
+// Ready answers whether messages get through, or would if there were some.
+func Ready(cfg *Config, state *relay.State) Verdict {
+	e := newExaminer(cfg, state)
+	e.stuck()
+	switch state.Phase {
+	case relay.Active, relay.Careful:
+		e.active()
+	case relay.Standby:
+		e.standby()
+	case relay.Holding:
+		e.fail("holding", &state.Since, state.Hint, "%s", state.Reason)
+	case relay.Stopping:
+		e.fail("stopping", &state.Since, "", "the relay was asked to stop")
+	default:
+		e.notStreaming()
+	}
+	e.lately()
+	return e.verdict()
+}
+
+// notStreaming is about a relay that has no stream, and is to get one.
+func (e *examiner) notStreaming() {
+	s := e.state
+	reason := s.Reason
+	if reason == "" {
+		reason = "it is on its way to the stream"
+	}
+	e.fail(string(s.Phase), &s.Since, s.Hint, "%s", reason)
+}
+
+// standby is about a relay that waits for another. It is ready if it could take
+// over, and if the other one is there: nobody else would notice that the slot is
+// held for a relay that is gone.
+func (e *examiner) standby() {
+	source := &e.state.Source
+	if trouble := source.Trouble; trouble != nil {
+		e.fail("source", &trouble.Since, trouble.Hint, "cannot take over: %s", trouble.Text)
+	}
+	if e.age(source.HolderHeard) >= e.cfg.HolderPatience && e.cfg.HolderPatience > 0 {
+		e.fail("holder_silent", source.HolderHeard, "end that session if its relay is gone: select pg_terminate_backend(pid)",
+			"the slot is held by %s, from whom the server has heard nothing for %s", source.SlotHolder, e.ago(source.HolderHeard))
+	}
+}
+
+// active is about a relay that has the stream.
+func (e *examiner) active() {
+	e.stream()
+	e.database()
+	e.sending()
+	if e.state.Phase == relay.Careful {
+		e.warn("careful", &e.state.Since, "see \"The relay keeps crashing\" in docs/operations.md",
+			"the relay has died again and again: one request goes out at a time")
+	}
+}
+
+// stream is about what comes in.
+func (e *examiner) stream() {
+	source := &e.state.Source
+	switch {
+	case source.Doing != vital.Streaming:
+		e.fail("source", &source.Since, "", "the stream is %s", source.Doing)
+	case e.age(source.LastWord) >= e.cfg.TrustWindow:
+		e.fail("server_silent", source.LastWord, "",
+			"Postgres has not confirmed for %s that the slot is ours: nothing is sent", e.ago(source.LastWord))
+	}
+	if trouble := source.Trouble; trouble != nil {
+		e.fail("source", &trouble.Since, trouble.Hint, "%s", trouble.Text)
+	}
+}
+
+// database is about what is written and read beside the stream.
+func (e *examiner) database() {
+	s := e.state
+	if trouble := s.Writer.Trouble; trouble != nil && e.age(&trouble.Since) >= patience {
+		e.fail("writer", &trouble.Since, trouble.Hint, "outcomes cannot be written, so nothing new is sent: %s", trouble.Text)
+	}
+	for _, c := range s.Database {
+		switch {
+		case c.Name == "sweeping": // what the loops on it say counts
+		case c.Trouble != nil && e.age(&c.Trouble.Since) >= patience:
+			e.fail("database", &c.Trouble.Since, c.Trouble.Hint, "the connection for %s fails: %s", c.Name, c.Trouble.Text)
+		case e.age(c.Busy) >= slowCall:
+			e.fail("database", c.Busy, "", "a statement on the connection for %s has not returned for %s", c.Name, e.ago(c.Busy))
+		}
+	}
+	for _, loop := range s.Loops {
+		trouble := loop.Trouble
+		again := trouble != nil && loop.Turned != nil && loop.Turned.Sub(trouble.Since) >= time.Second
+		switch {
+		case trouble == nil || loop.Connection != "sweeping":
+		case loop.Name == "sweep" && again:
+			e.fail(loop.Name, &trouble.Since, trouble.Hint, "messages that the stream does not show cannot be looked for: %s", trouble.Text)
+		default:
+			e.warn(loop.Name, &trouble.Since, trouble.Hint, "the %s fails: %s", loop.Name, trouble.Text)
+		}
+	}
+}
+
+// sending is about what goes out.
+func (e *examiner) sending() {
+	router := &e.state.Router
+	if e.age(&router.At) >= patience && !router.At.IsZero() {
+		e.fail("router", &router.At, "", "the router has answered nobody for %s", e.ago(&router.At))
+	}
+	e.gate("endpoint", "the endpoint", &router.Endpoint, false)
+	reasons, warnings := len(e.Reasons), len(e.Warnings)
+	for i := range router.Queues {
+		e.queue(&router.Queues[i])
+	}
+	e.Reasons = shorten(e.Reasons, reasons+mostQueues)
+	e.Warnings = shorten(e.Warnings, warnings+mostQueues)
+}
+
+// gate is about a gate that is closed. A pause that the queue asks for, and one
+// after failures, may be over in a moment.
+func (e *examiner) gate(code, what string, g *relay.GateState, idle bool) {
+	passing := []string{relay.RateLimited.String(), relay.Transient.String(), relay.UnknownOutcome.String()}
+	switch {
+	case !g.Closed:
+	case idle:
+		e.warn(code, g.Since, "", "%s is closed, and nothing waits for it: %s", what, g.Text)
+	case slices.Contains(passing, g.Class) && e.age(g.Since) < patience:
+		e.warn(code, g.Since, "", "%s is closed for the moment: %s", what, g.Text)
+	default:
+		e.fail(code, g.Since, "", "%s is closed, one request at a time tries whether it is back: %s", what, g.Text)
+	}
+}
+
+// queue is about one queue.
+func (e *examiner) queue(q *relay.QueueState) {
+	waiting := q.InMemory > 0 || q.Hold != "" || q.HeldLanes > 0
+	e.gate("queue", "queue "+q.Name, &q.Gate, !waiting)
+	if e.age(q.Oldest) >= e.cfg.MaxAge {
+		e.fail("oldest", q.Oldest, "", "queue %s: a message was read %s ago and has no outcome", q.Name, e.ago(q.Oldest))
+	}
+	if e.stalled(q) {
+		e.fail("stalled", q.OldestCached, "", "queue %s: messages were loaded %s ago, and none of them has gone out since", q.Name, e.ago(q.OldestCached))
+	}
+	switch {
+	case q.Paused:
+		e.warn("paused", nil, "outbox-relay queues resume "+q.Name, "queue %s is paused, its messages wait", q.Name)
+	case q.Hold != "":
+		e.warn("backlog", nil, "", "queue %s: messages wait in the table, new ones behind them (%s)", q.Name, q.Hold)
+	}
+	if q.HeldLanes > 0 {
+		e.warn("held", nil, "outbox-relay deferred list --queue "+q.Name, "queue %s: %d ordering keys wait behind a message that is tried again", q.Name, q.HeldLanes)
+	}
+}
+
+// stalled reports whether deferred messages of a queue are in memory and nothing
+// of it comes back, although nobody wants that. A queue with a rate may have to
+// wait for its next request.
+func (e *examiner) stalled(q *relay.QueueState) bool {
+	long := e.cfg.MaxAge
+	if q.RatePerSecond > 0 {
+		long += time.Duration(float64(time.Second) * 2 / q.RatePerSecond)
+	}
+	open := !q.Paused && !q.Gate.Closed && !e.state.Router.Endpoint.Closed
+	return open && e.age(q.OldestCached) >= long && (q.LastReturn == nil || e.age(q.LastReturn) >= long)
+}
+
+// shorten leaves so many findings, and says that there were more.
+func shorten(findings []Finding, most int) []Finding {
+	if len(findings) <= most {
+		return findings
+	}
+	more := finding("more", nil, "", "and %d more", []any{len(findings) - most})
+	return append(findings[:most:most], more)
+}
+
+// lately is about what has happened: the relay went on, and a person may have
+// something to do.
+func (e *examiner) lately() {
+	t := &e.state.Totals
+	if at := t.LastDeadLetter; at != nil && e.age(at) < recent {
+		e.warn("dead_letters", at, "outbox-relay dead-letters list", "%d messages became dead letters since the start, the last one %s ago", t.DeadLetters, e.ago(at))
+	}
+	if at := t.LastRecovered; at != nil && e.age(at) < recent {
+		e.warn("recovered", at, "outbox-relay doctor", "%d messages were found that the stream did not show, the last one %s ago", t.Recovered, e.ago(at))
+	}
+}

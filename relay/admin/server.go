@@ -1,0 +1,108 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/relay"
+)
+
+// Bounds of one request. What is asked for is small, and so is the answer.
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = 10 * time.Second
+	writeTimeout  = 15 * time.Second
+	idleTimeout   = time.Minute
+	headerBytes   = 16 << 10
+	// goodbye is how long requests may take that are under way at the end.
+	goodbye = 2 * time.Second
+)
+
+// Server answers questions about a relay.
+type Server struct {
+	cfg      Config
+	log      *zap.Logger
+	mux      *http.ServeMux
+	listener net.Listener
+}
+
+// New returns a server for the relay that state describes. It does not listen yet.
+func New(cfg Config, state func() relay.State, log *zap.Logger) *Server {
+	s := &Server{cfg: cfg, log: log.Named("admin"), mux: http.NewServeMux()}
+	s.Handle("GET /livez", s.health(func() Verdict {
+		now := state()
+		return Live(&s.cfg, &now)
+	}))
+	s.Handle("GET /readyz", s.health(func() Verdict {
+		now := state()
+		return Ready(&s.cfg, &now)
+	}))
+	return s
+}
+
+// Handle adds a handler for a pattern of [http.ServeMux]. It is for the time
+// before Run.
+func (s *Server) Handle(pattern string, handler http.Handler) {
+	s.mux.Handle(pattern, noStore(handler))
+}
+
+// noStore keeps answers out of caches: they are about this moment.
+func noStore(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Listen takes the address of the settings.
+func (s *Server) Listen(ctx context.Context) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("RELAY_ADMIN_LISTEN is %s: %w; another relay on this machine? choose another port, or off", s.cfg.Listen, err)
+	}
+	s.listener = listener
+	s.log.Info("admin server listens", zap.String("address", s.Addr()))
+	return nil
+}
+
+// Addr is the address where the server listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Run answers until ctx ends, which is not an error. Listen comes before it.
+func (s *Server) Run(ctx context.Context) error {
+	server := &http.Server{
+		Handler:           s.mux,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          log.New(io.Discard, "", 0), // what clients do wrong is theirs
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	})
+	err := server.Serve(s.listener)
+	if !stop() {
+		<-ended
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("admin server: %w", err)
+}

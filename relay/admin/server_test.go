@@ -1,0 +1,109 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/relay"
+	"github.com/outbox-relay/outbox-relay/relay/admin"
+)
+
+// serve runs a server until the test's end and returns its address.
+func serve(t *testing.T, state func() relay.State) string {
+	t.Helper()
+	s := admin.New(*defaults(), state, zap.NewNop())
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1) // one result
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return "http://" + s.Addr()
+}
+
+func request(t *testing.T, method, url, accept string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", accept)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+func TestServer_Probes(t *testing.T) {
+	t.Parallel()
+	var silent atomic.Bool
+	url := serve(t, func() relay.State {
+		s := idle()
+		if silent.Load() {
+			s.Source.LastWord = ago(3600e9)
+		}
+		return s
+	})
+	expect := func(path string, status int, body string) {
+		t.Helper()
+		response, got := request(t, http.MethodGet, url+path, "*/*")
+		if response.StatusCode != status || got != body {
+			t.Errorf("%s is %d %q, want %d %q", path, response.StatusCode, got, status, body)
+		}
+		if h := response.Header; h.Get("Cache-Control") != "no-store" || !strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
+			t.Errorf("%s has the header %v", path, h)
+		}
+	}
+	expect("/livez", 200, "ok: active\n")
+	expect("/readyz", 200, "ok: active\n")
+	silent.Store(true)
+	expect("/livez", 200, "ok: active\n")
+	expect("/readyz", 503, "fail: active\nfail server_silent: Postgres has not confirmed for 1h0m0s that the slot is ours: nothing is sent\n")
+
+	response, body := request(t, http.MethodGet, url+"/readyz", "application/json")
+	var v admin.Verdict
+	if err := json.Unmarshal([]byte(body), &v); err != nil || response.StatusCode != 503 {
+		t.Fatalf("%d %v: %s", response.StatusCode, err, body)
+	}
+	if v.Version != 1 || v.OK || len(v.Reasons) != 1 || v.Reasons[0].Code != "server_silent" || v.Warnings == nil {
+		t.Errorf("the JSON is %s", body)
+	}
+	if response, body := request(t, http.MethodHead, url+"/readyz", ""); response.StatusCode != 503 || body != "" {
+		t.Errorf("HEAD is %d %q", response.StatusCode, body)
+	}
+	for path, want := range map[string]int{"/livez": 405, "/readyz": 405, "/nothing": 404} {
+		if response, _ := request(t, http.MethodPost, url+path, ""); response.StatusCode != want {
+			t.Errorf("POST %s is %d, want %d", path, response.StatusCode, want)
+		}
+	}
+}
+
+func TestServer_AddressInUse(t *testing.T) {
+	t.Parallel()
+	cfg := defaults()
+	cfg.Listen = strings.TrimPrefix(serve(t, idle), "http://")
+	err := admin.New(*cfg, idle, zap.NewNop()).Listen(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "RELAY_ADMIN_LISTEN is "+cfg.Listen) || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("got %v", err)
+	}
+}
