@@ -15,6 +15,8 @@ import (
 type QueueError struct {
 	// Act is consume, ack or nack.
 	Act string
+	// Queue is the name of the queue.
+	Queue string
 	// Status is the HTTP status, 0 if there was no answer.
 	Status int
 	// Code is the queue's word for the error, if it has one.
@@ -28,7 +30,7 @@ type QueueError struct {
 }
 
 func (e *QueueError) Error() string {
-	text := e.Act + ": "
+	text := e.Act + " " + e.Queue + ": "
 	switch {
 	case e.Err != nil:
 		text += e.Err.Error()

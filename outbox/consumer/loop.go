@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,9 +103,7 @@ func (l *Loop) start(work context.Context, workers *sync.WaitGroup, slots chan s
 func (l *Loop) deliver(work context.Context, leased leased) {
 	began := time.Now()
 	m, outcome, err := l.handle(work, leased)
-	if l.config.Report != nil {
-		l.config.Report(Report{Message: m, Outcome: outcome, Err: err, Elapsed: time.Since(began)})
-	}
+	l.report(Report{Message: m, Outcome: outcome, Err: err, Elapsed: time.Since(began)})
 	// Also after the drain: the queue should learn what has happened.
 	ctx := context.WithoutCancel(work)
 	key, delay := newKey(), delayOf(err, l.config.RetryDelay)
@@ -137,8 +136,19 @@ func (l *Loop) handle(work context.Context, leased leased) (Message, Outcome, er
 	return m, outcome, err
 }
 
+func (l *Loop) report(r Report) {
+	switch {
+	case l.config.Report != nil:
+		l.config.Report(r)
+	case !r.Outcome.Done():
+		slog.Warn("delivery is not over", "consumer", l.consumer.Name, "queue", l.queue.name, "event", r.Message.ID, "outcome", r.Outcome, "error", r.Err)
+	}
+}
+
 func (l *Loop) trouble(err error) {
 	if l.config.Trouble != nil {
 		l.config.Trouble(err)
+		return
 	}
+	slog.Warn("consuming is in trouble", "consumer", l.consumer.Name, "queue", l.queue.name, "error", err)
 }

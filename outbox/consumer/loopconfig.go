@@ -31,13 +31,13 @@ type LoopConfig struct {
 	// is 25 s.
 	DrainTimeout time.Duration
 	// Report is told of each delivery when its outcome is known, before the
-	// queue learns of it; nil tells nobody. It is called from several goroutines
-	// at once.
+	// queue learns of it. It is called from several goroutines at once. nil logs
+	// those that are not over, to the default logger of package slog.
 	Report func(Report)
 	// Trouble is told what else goes wrong, and is no reason to stop: requests to
 	// the queue ([QueueError]), [ErrLate], and before a message is asked for
-	// [ErrNoTransaction]; nil tells nobody. It is called from several goroutines
-	// at once.
+	// [ErrNoTransaction]. It is called from several goroutines at once. nil logs
+	// it, as for Report.
 	Trouble func(error)
 }
 

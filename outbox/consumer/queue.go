@@ -118,7 +118,7 @@ func (c *queueClient) consume(ctx context.Context, most int, lease time.Duration
 	}
 	messages, err := readList(data)
 	if err != nil {
-		return nil, &QueueError{Act: "consume", Status: http.StatusOK, Err: err}
+		return nil, &QueueError{Act: "consume", Queue: c.name, Status: http.StatusOK, Err: err}
 	}
 	return messages, nil
 }
@@ -142,6 +142,8 @@ func (c *queueClient) nack(ctx context.Context, message, key string, delay time.
 // wholeSeconds rounds up: nobody comes back before he should.
 func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
+var errNoKey = errors.New("the queue's APIKey is empty")
+
 func newKey() string { return rand.Text() }
 
 // call sends one request and returns the data of its answer. The answer's
@@ -151,15 +153,15 @@ func (c *queueClient) call(ctx context.Context, act, key string, most int, body 
 	defer cancel()
 	request, err := c.request(ctx, act, key, body)
 	if err != nil {
-		return nil, &QueueError{Act: act, Err: err}
+		return nil, &QueueError{Act: act, Queue: c.name, Err: err}
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, &QueueError{Act: act, Err: transportError(err)}
+		return nil, &QueueError{Act: act, Queue: c.name, Err: transportError(err)}
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, int64(most)+1))
-	answer := QueueError{Act: act, Status: response.StatusCode, RetryAfter: retryAfter(response.Header, time.Now())}
+	answer := QueueError{Act: act, Queue: c.name, Status: response.StatusCode, RetryAfter: retryAfter(response.Header, time.Now())}
 	if err != nil || len(text) > most {
 		answer.Err = errors.New("the answer did not arrive whole, or is too large")
 		return nil, &answer
@@ -172,12 +174,16 @@ func (c *queueClient) request(ctx context.Context, act, key string, body map[str
 	if err != nil {
 		return nil, err
 	}
+	apiKey := strings.TrimSpace(c.key()) // files end with a line end
+	if apiKey == "" {
+		return nil, errNoKey
+	}
 	address := c.base.JoinPath("v1/queue", act).String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(append(text, '\n')))
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(c.key())) // files end with a line end
+	request.Header.Set("Authorization", "Bearer "+apiKey)
 	request.Header.Set("Content-Type", "application/json")
 	if key != "" {
 		request.Header.Set("Idempotency-Key", key)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -23,8 +24,10 @@ type ReceiverConfig struct {
 	// JSON, at the first delivery as at its repeats. Without it, and where
 	// nothing was stored, a success has no body.
 	AnswerResult bool
-	// Report is told of each delivery before its answer goes out; nil tells
-	// nobody. It is called from several goroutines at once.
+	// Report is told of each delivery before its answer goes out. It is called
+	// from several goroutines at once. nil logs what failed or what the handler
+	// refused, to the default logger of package slog; what is malformed or not
+	// signed anybody could send, and only its sender is told.
 	Report func(Report)
 	// Now is the clock for the times in signatures; nil is [time.Now].
 	Now func() time.Time
@@ -145,8 +148,11 @@ func (r *Receiver) deliver(request *http.Request, body []byte) (m Message, outco
 }
 
 func (r *Receiver) report(report Report) {
-	if r.config.Report != nil {
+	switch {
+	case r.config.Report != nil:
 		r.config.Report(report)
+	case !report.Outcome.Done() && !errors.Is(report.Err, ErrMalformed) && !errors.Is(report.Err, ErrUnauthenticated):
+		slog.Warn("delivery is not over", "consumer", r.consumer.Name, "event", report.Message.ID, "outcome", report.Outcome, "error", report.Err)
 	}
 }
 
