@@ -30,10 +30,12 @@ grant select (ctid, expires_at), update (claimed_at), delete on {{$.Schema}}.cla
 grant execute on function {{$.Schema}}.record_position(text, bigint, pg_lsn) to {{.}};
 {{- end}}
 {{- with .Monitoring}}
--- Monitoring sees states, counts and reasons, never payloads.
+-- Monitoring sees states, counts and reasons, never payloads; of claims when they
+-- expire.
 grant usage on schema {{$.Schema}} to {{.}};
 grant select on {{$.Schema}}.message_status, {{$.Schema}}.dispatched, {{$.Schema}}.deferred, {{$.Schema}}.dead_letters,
 	{{$.Schema}}.queues, {{$.Schema}}.envelopes, {{$.Schema}}.relays, {{$.Schema}}.schema_version to {{.}};
+grant select (expires_at) on {{$.Schema}}.claims to {{.}};
 {{- end}}
 {{- with .Owner}}
 -- As an administrator again: the publication stays without this right.

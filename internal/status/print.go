@@ -108,6 +108,7 @@ func (r *Report) rows() [][2]string {
 		[2]string{"without outcome", r.WithoutOutcome.number() + r.WithoutOutcome.age()},
 		[2]string{"deferred", r.Deferred.number() + r.Deferred.age()},
 		[2]string{"dead letters", r.DeadLetters.number() + r.DeadLetters.age()},
+		[2]string{"claims", r.Claims.text()},
 	)
 }
 

@@ -40,6 +40,8 @@ type Report struct {
 	Deferred Count `json:"deferred"`
 	// DeadLetters counts the messages that need a person.
 	DeadLetters Count `json:"dead_letters"`
+	// Claims is how large the table of claims is.
+	Claims Claims `json:"claims"`
 
 	slotName string
 }
@@ -138,7 +140,7 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 			return err
 		}
 	}
-	return nil
+	return r.readClaims(ctx, tx, in)
 }
 
 const sqlRelay = `

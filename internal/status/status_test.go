@@ -137,7 +137,7 @@ func TestRead_Slot(t *testing.T) {
 func fixed() *status.Report {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pid, retained, unconfirmed, oldest := 4242, int64(1_258_291), int64(512), 0.4
-	reconciled := at.Add(-time.Hour)
+	reconciled, expired := at.Add(-time.Hour), 12.5
 	return &status.Report{
 		SchemaVersion: 1, At: at,
 		Summary: "db1:4711 is streaming (epoch 3), 2 messages without outcome (oldest 0.4 s), slot keeps 1.2 MiB of WAL",
@@ -150,6 +150,7 @@ func fixed() *status.Report {
 			RetainedBytes: &retained, UnconfirmedBytes: &unconfirmed,
 		},
 		WithoutOutcome: status.Count{Count: 2, OldestSeconds: &oldest},
+		Claims:         status.Claims{Rows: 1200, Bytes: retained, OldestExpiredSeconds: &expired},
 	}
 }
 
@@ -206,6 +207,43 @@ func TestRead_AnotherCluster(t *testing.T) {
 	expectSummary(t, b.read(t), "dispatching is held", "timeline 1 instead of 7")
 	b.execute(t, `update outbox.relays set system_identifier = 4711 where slot = $1`, b.slot)
 	expectSummary(t, b.read(t), "dispatching is held", "another cluster", "instead of 4711")
+}
+
+func TestRead_Claims(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if c := b.read(t).Claims; c.Rows != 0 || c.Bytes == 0 || c.OldestExpiredSeconds != nil {
+		t.Errorf("before the first claim: %+v", c)
+	}
+	b.execute(t, `insert into outbox.claims (consumer, event_id, expires_at)
+		select 'c', i::text, now() + i * interval '1 minute' from generate_series(-3, 496) i`)
+	b.execute(t, `insert into outbox.claims (consumer, event_id, expires_at) values ('c', 'never', 'infinity'), ('c', 'ever', '-infinity')`)
+	b.execute(t, `analyze outbox.claims`)
+	c := b.read(t).Claims
+	if c.Rows != 502 || c.Bytes < 502*40 {
+		t.Errorf("of 502 claims: %+v", c)
+	}
+	if oldest := *c.OldestExpiredSeconds; oldest < 180 || oldest > 240 {
+		t.Errorf("the oldest one expired %v s ago, want a little over 180", oldest)
+	}
+}
+
+// A role that may not see claims sees all the rest.
+func TestRead_WithoutRightsOnClaims(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	role := pgx.Identifier{"looks " + b.conn.Config().Database}.Sanitize()
+	b.execute(t, `insert into outbox.claims (consumer, event_id, expires_at) values ('c', 'e', now() - interval '1 day')`)
+	b.execute(t, `create role `+role+` in role pg_monitor`)
+	defer b.execute(t, `drop role `+role)
+	defer b.execute(t, `drop owned by `+role)
+	b.execute(t, `grant usage on schema outbox to `+role)
+	b.execute(t, `grant select on outbox.message_status, outbox.relays, outbox.dispatched, outbox.deferred, outbox.dead_letters to `+role)
+	b.execute(t, `set role `+role)
+	defer b.execute(t, `reset role`)
+	if c := b.read(t).Claims; c.Bytes == 0 || c.OldestExpiredSeconds != nil {
+		t.Errorf("got %+v", c)
+	}
 }
 
 // A relay that polls holds a lock instead of a slot.
