@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,14 +30,7 @@ func consume(ctx context.Context, pool *pgxpool.Pool, queue consumer.Queue) erro
 		_, err := tx.Exec(ctx, "insert into entries (event, total) values ($1, $2)", m.ID, order.Total)
 		return err
 	}}
-	loop, err := consumer.NewLoop(books, queue, consumer.CloudEvents, consumer.LoopConfig{
-		Report: func(r consumer.Report) {
-			if r.Err != nil {
-				slog.Warn("delivery", "event", r.Message.ID, "outcome", r.Outcome, "error", r.Err)
-			}
-		},
-		Trouble: func(err error) { slog.Warn("consume", "error", err) },
-	})
+	loop, err := consumer.NewLoop(books, queue, consumer.CloudEvents, consumer.LoopConfig{})
 	if err != nil {
 		return err
 	}
