@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"encoding/json"
+	"expvar"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -77,6 +78,16 @@ var partner = consumer.Sender{
 	Read: consumer.BodyID(consumer.Plain(consumer.Field("event", "id"))),
 }
 
+// deliveries counts what this process took, by outcome; package expvar serves it
+// under /debug/vars.
+var deliveries = expvar.NewMap("deliveries")
+
+// count is the Report of a loop or of a receiver.
+func count(r consumer.Report) {
+	deliveries.Add(r.Outcome.String(), 1)
+	deliveries.AddFloat("seconds", r.Elapsed.Seconds())
+}
+
 // The code of the page is the code above.
 func TestDocs_ShowTheCode(t *testing.T) {
 	t.Parallel()
@@ -89,8 +100,8 @@ func TestDocs_ShowTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(blocks) != 4 {
-		t.Errorf("%d blocks of code, want 4", len(blocks))
+	if len(blocks) != 5 {
+		t.Errorf("%d blocks of code, want 5", len(blocks))
 	}
 	for _, block := range blocks {
 		if !strings.Contains(string(code), string(block[1])) {
@@ -158,5 +169,21 @@ func TestDocs_Free(t *testing.T) {
 	m, err = bySource([]byte(`{"specversion":"1.0","id":"1","source":"shop","type":"orders"}`))
 	if err != nil || m.ID != "shop 1" {
 		t.Errorf("%q, %v", m.ID, err)
+	}
+}
+
+func TestDocs_Count(t *testing.T) {
+	t.Parallel()
+	url := serve(t, newLedger(t).once(book), free(), consumer.ReceiverConfig{Report: count})
+	for _, body := range []string{`{"id": "e-1"}`, `{"id": "e-1"}`, `{"id": "e-2"}`, `{}`} {
+		deliver(t, url, http.Header{}, body)
+	}
+	for outcome, want := range map[string]string{"handled": "2", "repeated": "1", "refused": "1"} {
+		if got := deliveries.Get(outcome); got == nil || got.String() != want {
+			t.Errorf("%s: %v, want %s", outcome, got, want)
+		}
+	}
+	if spent := deliveries.Get("seconds").(*expvar.Float).Value(); spent <= 0 {
+		t.Errorf("%v seconds", spent)
 	}
 }
