@@ -22,6 +22,9 @@ const (
 	// retentionPause is the wait between two batches, so that they never
 	// compete with delivery.
 	retentionPause = 50 * time.Millisecond
+	// retentionPauseMost bounds the wait after a batch of claims, of which
+	// thousands may expire in a second also on a busy server.
+	retentionPauseMost = 200 * time.Millisecond
 )
 
 // removed counts what retention has removed.
@@ -117,9 +120,12 @@ func (s *store) removeSome(ctx context.Context, sql string, args ...any) (n int6
 // removeExpired removes claims in the order of their expiry. Each batch begins
 // where the one before it ended: until vacuum has been here, the index still has
 // what is removed, and a transaction that stays open can keep it there for hours.
+// A batch that takes long is one on a busy server: the wait after it is longer, so
+// that most of the time is left to those who claim.
 func (s *store) removeExpired(ctx context.Context) (n int64, err error) {
 	for from := (pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}); ; {
 		var batch int64
+		began := time.Now()
 		err := s.with(ctx, func(conn *pgx.Conn) error {
 			return conn.QueryRow(ctx, s.sql.removeClaims, retentionBatch, from).Scan(&batch, &from)
 		})
@@ -127,7 +133,8 @@ func (s *store) removeExpired(ctx context.Context) (n int64, err error) {
 			return n, err
 		}
 		n += batch
-		if batch < retentionBatch || !sleep(ctx, retentionPause) {
+		wait := min(max(retentionPause, 4*time.Since(began)), retentionPauseMost)
+		if batch < retentionBatch || !sleep(ctx, wait) {
 			return n, nil
 		}
 	}
