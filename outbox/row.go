@@ -39,6 +39,18 @@ type Row struct {
 	// CreatedAt is the row's created_at; zero if Go's time cannot hold it
 	// (infinity, years BC).
 	CreatedAt time.Time
+	// Envelope is what the payload is wrapped in on its way to the queue; nil
+	// sends it as it is. It is no column: it follows from ID and the table
+	// envelopes.
+	Envelope *Envelope
+}
+
+// Envelope is what payloads are wrapped in.
+type Envelope struct {
+	// Name is that of the column queues.envelope: cloudevents.
+	Name string
+	// Source and Type are those of an event whose message says nothing else.
+	Source, Type string
 }
 
 // Size is the number of bytes of text that the row holds: what it costs of the

@@ -99,6 +99,15 @@ type Config struct {
 	// discarded is never removed.
 	DeadLetterRetention time.Duration `env:"DEAD_LETTER_RETENTION, default=720h"`
 
+	// CloudEventsSource is the attribute source of the events on queues with
+	// envelope=cloudevents: a URI, or the path of one, that says where they come
+	// from. Without it that is /outbox-relay/ and the name of the database. A
+	// message's header ce-source wins. A change is for messages to come.
+	CloudEventsSource string `env:"CLOUDEVENTS_SOURCE"`
+	// CloudEventsType is their attribute type. A message's header ce-type wins. A
+	// change is for messages to come.
+	CloudEventsType string `env:"CLOUDEVENTS_TYPE, default=outbox-relay.message"`
+
 	// TrustWindow is how old the last word of the server may be when a request
 	// is sent. It must be shorter than the time after which the server gives
 	// the slot to another relay.
@@ -146,5 +155,6 @@ func (c *Config) Validate() error {
 	longer("DEAD_LETTER_RETENTION", c.DeadLetterRetention, 0)
 	longer("TRUST_WINDOW", c.TrustWindow, time.Second)
 	longer("DRAIN_TIMEOUT", c.DrainTimeout, 0)
+	errs = append(errs, c.validateEnvelope())
 	return errors.Join(errs...)
 }

@@ -241,7 +241,7 @@ func (r *router) pick(now time.Time) *message {
 	for len(r.ring) > 0 {
 		q := r.ring[0]
 		r.ring = r.ring[1:]
-		if q.ready.empty() || q.inFlight >= r.limit(q) || !q.ramp.permits(q.inFlight) || q.settings.Paused || !q.gate.permits(now) {
+		if q.ready.empty() || q.inFlight >= r.limit(q) || !q.ramp.permits(q.inFlight) || q.settings.Paused || q.settings.turns() || !q.gate.permits(now) {
 			q.listed = false // comes back when a request ends or the gate is due
 			continue
 		}
@@ -259,6 +259,7 @@ func (r *router) pick(now time.Time) *message {
 		q.inFlight++
 		r.inFlight++
 		m.place = placeFlying
+		m.row.Envelope = q.settings.wrappings.of(m.row.ID)
 		if m.watched.IsZero() {
 			m.watched = now
 		}

@@ -28,6 +28,7 @@ type session struct {
 	useful  bool   // outcomes became durable; the writer's until it has ended
 	next    uint64 // the number of the next message of the stream
 	horizon int64  // ids above this one had no outcome when the epoch began
+	unsent  *int64 // no relay had sent this message or a later one when the epoch began; nil: nobody knows
 }
 
 // runSession moves messages while the open stream lasts and gives the stream
@@ -77,6 +78,13 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 	if err := s.countStart(ctx); err != nil {
 		return nil, err
 	}
+	err = r.retry(ctx, func() (err error) {
+		s.unsent, err = r.writing.takeUnsent(ctx, epoch)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	if !found.reconciled {
 		if err := s.reconcile(ctx); err != nil {
 			return s, err
@@ -101,7 +109,7 @@ func (s *session) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		settings, err := s.relay.reading.settings(ctx)
+		settings, err := s.firstSettings(ctx)
 		if err != nil {
 			return err
 		}
@@ -316,7 +324,7 @@ func (r *Relay) end(s *session, cause error) {
 	}
 	position := r.source.Position()
 	if !errors.Is(cause, ErrEpochLost) {
-		err = errors.Join(err, r.writing.leave(ctx, s.writer.epoch, position))
+		err = errors.Join(err, r.writing.leave(ctx, s.writer.epoch, position), r.writing.noteUnsent(ctx, s.writer.epoch))
 	}
 	s.log.Info("session closed", zap.String(keyPosition, position),
 		zap.Int(keyLeft, s.router.left()), zap.Error(err))

@@ -2,10 +2,13 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
 // Settings are an operator's settings of one queue, from the table queues. The
@@ -25,6 +28,16 @@ type Settings struct {
 	// HoldOnDeadLetter makes a lane wait for a person when one of its messages
 	// becomes a dead letter.
 	HoldOnDeadLetter bool
+	// Envelope is what messages to come shall be wrapped in; nil is nothing.
+	Envelope *outbox.Envelope
+
+	wrappings wrappings // what its messages are wrapped in
+}
+
+func (s *Settings) equal(other Settings) bool {
+	return s.Paused == other.Paused && s.MaxInFlight == other.MaxInFlight && s.MaxAttempts == other.MaxAttempts &&
+		s.RatePerSecond == other.RatePerSecond && s.OrderedByQueue == other.OrderedByQueue && s.HoldOnDeadLetter == other.HoldOnDeadLetter &&
+		sameEnvelope(s.Envelope, other.Envelope) && s.wrappings.equal(other.wrappings)
 }
 
 // settingsPoll is how often the table queues is read.
@@ -41,24 +54,40 @@ func (s *session) followSettings(ctx context.Context) error {
 			return nil
 		}
 		s.pulses.settings.Begin(time.Now())
-		settings, err := s.relay.loading.settings(ctx)
+		err := s.updateSettings(ctx)
 		s.pulses.settings.End(time.Now())
 		if !over(ctx) {
 			s.pulses.settings.Note(time.Now(), err)
 		}
 		switch {
-		case err == nil:
-			s.router.apply(time.Now(), settings)
-		case isPermanent(err):
+		case err == nil, ctx.Err() != nil:
+		case isPermanent(err), errors.Is(err, ErrEpochLost):
 			return err
-		case ctx.Err() == nil:
+		default:
 			s.log.Debug("settings of queues cannot be read", zap.Error(err))
 		}
 	}
 }
 
-// settings reads the table queues.
-func (s *store) settings(ctx context.Context) (all map[string]Settings, err error) {
+// updateSettings applies the settings that are in the table now. Where the
+// envelope of a queue changes, the router sends nothing to it from the first
+// apply on until the second.
+func (s *session) updateSettings(ctx context.Context) error {
+	for {
+		settings, err := s.relay.loading.settings(ctx, s.relay.cfg.envelope())
+		if err != nil {
+			return err
+		}
+		s.router.apply(time.Now(), settings)
+		turned, err := s.turnEnvelopes(ctx, settings, nil)
+		if err != nil || !turned {
+			return err
+		}
+	}
+}
+
+// settings reads the table queues. Events get the source and type of an envelope.
+func (s *store) settings(ctx context.Context, event outbox.Envelope) (all map[string]Settings, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.settings)
 		if err != nil {
@@ -71,7 +100,10 @@ func (s *store) settings(ctx context.Context) (all map[string]Settings, err erro
 			all[name] = one
 			return nil
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		return s.envelopes(ctx, conn, event, all)
 	})
 	return all, err
 }
@@ -82,7 +114,7 @@ func (r *router) apply(now time.Time, settings map[string]Settings) {
 	defer r.mu.Unlock()
 	r.settings = settings
 	for name, q := range r.queues {
-		if q.settings != settings[name] {
+		if !q.settings.equal(settings[name]) {
 			r.change(q, settings[name])
 		}
 	}

@@ -7,9 +7,22 @@
 //
 //	{"delay_seconds":5,"idempotency_key":"order:17","payload":{...},"priority":3,"queue":"orders"}
 //
-// It depends on the row alone, so that the same row has the same bytes at every
-// attempt, after every restart, from the WAL and from the table. The header
-// Idempotency-Key equals the body's. The column headers is not sent.
+// It depends on the row and its envelope alone, so that the same row has the same
+// bytes at every attempt, after every restart, from the WAL and from the table. The
+// header Idempotency-Key equals the body's.
+//
+// Without an envelope the member payload is the column payload, and the column
+// headers is not sent. In the envelope cloudevents it is a CloudEvent 1.0:
+//
+//	{"data":{...},"datacontenttype":"application/json","id":"order:17","source":"/shop",
+//	 "specversion":"1.0","subject":"order-17","time":"2026-03-01T12:00:00.25Z","type":"order.placed"}
+//
+// Its id is the key, its subject the ordering key, its time created_at, its data
+// the payload with the digits of its numbers. Source and type are those of the
+// envelope unless the headers ce-source and ce-type say something else; the headers
+// traceparent and tracestate are its extension attributes of these names. What a
+// CloudEvent cannot hold is left out if an event need not have it (subject, time,
+// traceparent, tracestate), and refused otherwise.
 //
 // # What counts as accepted
 //

@@ -16,8 +16,8 @@ const (
 )
 
 // AppendBody appends the body of the request that publishes row: the same bytes
-// for the same row, for ever. An error says why the row cannot be sent; it holds
-// nothing of the payload.
+// for the same row with the same envelope, for ever. An error says why the row
+// cannot be sent; it holds nothing of the payload.
 func AppendBody(dst []byte, row *outbox.Row) ([]byte, error) {
 	if err := checkRow(row); err != nil {
 		return dst, err
@@ -31,9 +31,9 @@ func AppendBody(dst []byte, row *outbox.Row) ([]byte, error) {
 	dst = append(dst, `"idempotency_key":`...)
 	dst = appendKey(dst, row.Key)
 	dst = append(dst, `,"payload":`...)
-	dst, err := appendCanonical(dst, row.Payload)
+	dst, err := appendPayload(dst, row)
 	if err != nil {
-		return dst, fmt.Errorf("payload: %w", err)
+		return dst, err
 	}
 	if row.Priority.Valid {
 		dst = append(dst, `,"priority":`...)
@@ -44,19 +44,46 @@ func AppendBody(dst []byte, row *outbox.Row) ([]byte, error) {
 	return append(dst, "\"}\n"...), nil
 }
 
+// appendPayload appends what a consumer gets: the payload in its envelope.
+func appendPayload(dst []byte, row *outbox.Row) ([]byte, error) {
+	switch {
+	case row.Envelope == nil:
+		dst, err := appendCanonical(dst, row.Payload)
+		if err != nil {
+			return dst, fmt.Errorf("payload: %w", err)
+		}
+		return dst, nil
+	case row.Envelope.Name == relay.CloudEvents:
+		return appendEvent(dst, row)
+	}
+	return dst, fmt.Errorf("the envelope %q is not known", row.Envelope.Name)
+}
+
 // encode returns the body of a row in memory of its own. It is not pooled: the
 // transport may read it again after an answer has come, and a body that changed
 // meanwhile would be another message under this one's key.
 func (p *Publisher) encode(row *outbox.Row) ([]byte, error) {
 	const frame = len(`{"delay_seconds":-2147483648,"idempotency_key":"","payload":,"priority":-2147483648,"queue":""}`) + 1
-	body, err := AppendBody(make([]byte, 0, frame+len(row.Key)+len(row.Payload)+len(row.Queue)), row)
+	size := frame + len(row.Key) + len(row.Payload) + len(row.Queue)
+	if row.Envelope != nil {
+		size += eventFrame + len(row.Key) + len(row.OrderingKey) + len(row.Headers) + len(row.Envelope.Source) + len(row.Envelope.Type)
+	}
+	body, err := AppendBody(make([]byte, 0, size), row)
 	if err != nil {
 		return nil, unsendable(err)
 	}
 	if len(body) > p.cfg.MaxBodyBytes {
-		return nil, unsendable(fmt.Errorf("the request has %d bytes, the limit is %d", len(body), p.cfg.MaxBodyBytes))
+		return nil, unsendable(errTooLarge(row, len(body), p.cfg.MaxBodyBytes))
 	}
 	return body, nil
+}
+
+// errTooLarge says of an event what the envelope has to do with it.
+func errTooLarge(row *outbox.Row, size, limit int) error {
+	if row.Envelope == nil {
+		return fmt.Errorf("the request has %d bytes, the limit is %d", size, limit)
+	}
+	return fmt.Errorf("the request has %d bytes with the envelope %s, the limit is %d", size, row.Envelope.Name, limit)
 }
 
 // unsendable refuses a row before any request.
