@@ -150,10 +150,10 @@ func TestDeferred_EndsTheWait(t *testing.T) {
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	fill(t, r)
+	conn := fill(t, r)
 	queues := func(args ...string) []string { return append([]string{"queues"}, args...) }
 
-	expectCode(t, r.settings, exitStopped, queues("list"), "1 queue has settings or deferred messages", "orders  false   key       default        no bound  default       continue        4")
+	expectCode(t, r.settings, exitStopped, queues("list"), "1 queue has settings or deferred messages", "orders  false   key       default        no bound  default       continue        none      4")
 	expectCode(t, r.settings, exitStopped, queues("pause", "orders"), "paused           true", "stops sending to it, and keeps its messages in the table, within 2 seconds")
 	expectCode(t, r.settings, exitStopped, queues("resume", "orders"), "paused           false", "sends what is deferred, in order, within 2 seconds")
 	expectCode(t, r.settings, exitStopped, queues("set", "mails", "max_in_flight=3", "max_attempts=9"), "max_in_flight    3", "goes by this within 2 seconds")
@@ -169,7 +169,13 @@ func TestQueues(t *testing.T) {
 		t.Errorf("list is %+v, %v", list, err)
 	}
 	expectCode(t, r.settings, exitStopped, queues("set", "orders", "rate_per_second=5"), "rate_per_second  5")
-	expectCode(t, r.settings, exitUsage, queues("set", "orders", "envelope=none"), "envelope is not obeyed")
+	expectCode(t, r.settings, exitUsage, queues("set", "orders", "envelope=xml"), `envelope is "xml", want none or cloudevents`)
+	expectCode(t, r.settings, exitStopped, queues("set", "mails", "envelope=cloudevents"), "envelope         cloudevents, no relay has seen that yet")
+	if _, err := conn.Exec(t.Context(), `insert into outbox.envelopes (queue, first_message, envelope, source, type) values ('mails', 17, 'cloudevents', '/shop', 'mail')`); err != nil {
+		t.Fatal(err)
+	}
+	expectCode(t, r.settings, exitStopped, queues("show", "mails"), "envelope         cloudevents, from message 17 on")
+	expectCode(t, r.settings, exitStopped, queues("set", "mails", "envelope=default"), "envelope         none, no relay has seen that yet")
 	expectCode(t, r.settings, exitUsage, queues("set", "orders", "max_in_flight=0"), "max_in_flight must be at least 1")
 	expectCode(t, r.settings, exitUsage, queues("set", "orders"), "want a queue and at least one")
 	expectCode(t, r.settings, exitUsage, queues("pause"), "want one argument, a queue, got 0")

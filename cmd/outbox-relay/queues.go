@@ -61,10 +61,10 @@ func (p *program) printQueues(queues []operate.Queue) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "QUEUE\tPAUSED\tORDERING\tMAX IN FLIGHT\tRATE/S\tMAX ATTEMPTS\tON DEAD LETTER\tDEFERRED")
+	fmt.Fprintln(table, "QUEUE\tPAUSED\tORDERING\tMAX IN FLIGHT\tRATE/S\tMAX ATTEMPTS\tON DEAD LETTER\tENVELOPE\tDEFERRED")
 	for _, q := range queues {
-		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\t%s\t%s\t%s\n", quoteOdd(q.Queue), q.Paused, q.Ordering, orDefault(q.MaxInFlight),
-			orUnbounded(q.RatePerSecond), orDefault(q.MaxAttempts), q.OnDeadLetter, deferredCount(q.Deferred))
+		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", quoteOdd(q.Queue), q.Paused, q.Ordering, orDefault(q.MaxInFlight),
+			orUnbounded(q.RatePerSecond), orDefault(q.MaxAttempts), q.OnDeadLetter, q.Envelope, deferredCount(q.Deferred))
 	}
 	return table.Flush()
 }
@@ -106,6 +106,7 @@ func (p *program) printQueue(q *operate.Queue) error {
 	fmt.Fprintf(table, "rate_per_second\t%s\n", orUnbounded(q.RatePerSecond))
 	fmt.Fprintf(table, "max_attempts\t%s\n", orDefault(q.MaxAttempts))
 	fmt.Fprintf(table, "on_dead_letter\t%s\n", q.OnDeadLetter)
+	fmt.Fprintf(table, "envelope\t%s\n", envelope(q))
 	fmt.Fprintf(table, "deferred\t%s\n", deferredCount(q.Deferred))
 	return table.Flush()
 }
@@ -120,7 +121,10 @@ func newQueuesSet(p *program) *cobra.Command {
 			"  max_in_flight=N|default       requests to it at once, instead of RELAY_MAX_IN_FLIGHT_PER_QUEUE\n" +
 			"  rate_per_second=N|default     requests to it in a second; default is no bound\n" +
 			"  max_attempts=N|default        failures until a dead letter, instead of RELAY_MAX_ATTEMPTS\n" +
-			"  on_dead_letter=continue|hold  whether the lane of a dead letter waits for a person",
+			"  on_dead_letter=continue|hold  whether the lane of a dead letter waits for a person\n" +
+			"  envelope=none|cloudevents     what a consumer gets: the payload, or an event with it as its data\n\n" +
+			"A message keeps the envelope that it had when it was written: a change holds for those that are\n" +
+			"written from now on.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return &usageError{cmd.CommandPath(), "want a queue and at least one NAME=VALUE"}
@@ -190,6 +194,17 @@ func consequence(q *operate.Queue) string {
 		return "goes by this, and sends what is deferred, in order,"
 	}
 	return "goes by this"
+}
+
+// envelope tells since when a queue has its envelope.
+func envelope(q *operate.Queue) string {
+	switch {
+	case q.EnvelopePending:
+		return q.Envelope + ", no relay has seen that yet"
+	case q.EnvelopeFrom != nil:
+		return fmt.Sprintf("%s, from message %d on", q.Envelope, *q.EnvelopeFrom)
+	}
+	return q.Envelope
 }
 
 func orDefault(n *int) string {

@@ -26,6 +26,13 @@ type Queue struct {
 	// OnDeadLetter is what a lane does when one of its messages becomes a dead
 	// letter: "continue", or "hold" until a person decides.
 	OnDeadLetter string `json:"on_dead_letter"`
+	// Envelope is what messages to come are wrapped in: "none" or "cloudevents".
+	Envelope string `json:"envelope"`
+	// EnvelopeFrom is the id of the first message that has it, nil for a queue that
+	// never had another one.
+	EnvelopeFrom *int64 `json:"envelope_from"`
+	// EnvelopePending says that no relay has seen the change to it yet.
+	EnvelopePending bool `json:"envelope_pending"`
 	// Configured says that the queue has a row in the table queues.
 	Configured bool  `json:"configured"`
 	Deferred   Count `json:"deferred"`
@@ -37,15 +44,22 @@ with recursive d as (
 	(select queue from outbox.deferred order by queue limit 1)
 	union all
 	select (select n.queue from outbox.deferred n where n.queue > d.queue order by n.queue limit 1) from d where d.queue is not null
+), e as (
+	select distinct on (queue) queue, envelope, first_message from outbox.envelopes order by queue, first_message desc
 ), names as (
 	select queue from d where queue is not null
 	union
 	select queue from outbox.queues
+	union
+	select queue from e where envelope <> 'none'
 )
 select n.queue, coalesce(q.paused, false), coalesce(q.ordering, 'key'), q.max_in_flight, q.rate_per_second, q.max_attempts,
-	coalesce(q.on_dead_letter, 'continue'), q.queue is not null,
+	coalesce(q.on_dead_letter, 'continue'), coalesce(q.envelope, 'none'),
+	case when coalesce(e.envelope, 'none') = coalesce(q.envelope, 'none') then e.first_message end,
+	coalesce(e.envelope, 'none') <> coalesce(q.envelope, 'none'), q.queue is not null,
 	(select count(*) from (select 1 from outbox.deferred w where w.queue = n.queue limit $2::bigint) w)
 from names n left join outbox.queues q on q.queue = n.queue
+	left join e on e.queue = n.queue
 where $1::text = '' or n.queue = $1::text
 order by n.queue collate "C"`
 
@@ -61,7 +75,7 @@ func (o *Operator) Queue(ctx context.Context, name string) (*Queue, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return &Queue{Queue: name, Ordering: "key", OnDeadLetter: "continue"}, nil
+		return &Queue{Queue: name, Ordering: "key", OnDeadLetter: "continue", Envelope: "none"}, nil
 	}
 	return &found[0], nil
 }
@@ -73,7 +87,8 @@ func (o *Operator) queues(ctx context.Context, name string) ([]Queue, error) {
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (q Queue, err error) {
 		var n int64
-		err = row.Scan(&q.Queue, &q.Paused, &q.Ordering, &q.MaxInFlight, &q.RatePerSecond, &q.MaxAttempts, &q.OnDeadLetter, &q.Configured, &n)
+		err = row.Scan(&q.Queue, &q.Paused, &q.Ordering, &q.MaxInFlight, &q.RatePerSecond, &q.MaxAttempts, &q.OnDeadLetter,
+			&q.Envelope, &q.EnvelopeFrom, &q.EnvelopePending, &q.Configured, &n)
 		q.Deferred = newCount(n)
 		return q, err
 	})
@@ -87,12 +102,8 @@ func (o *Operator) queues(ctx context.Context, name string) ([]Queue, error) {
 // the table queues. A nil gives the relay's own setting back.
 type Settings map[string]any
 
-// obeyed are the settings that the relay obeys, and stored those that the table
-// has a column for and the relay does not look at yet.
-var (
-	obeyed = []string{"paused", "ordering", "max_in_flight", "rate_per_second", "max_attempts", "on_dead_letter"}
-	stored = []string{"envelope"}
-)
+// settable are the settings of a queue.
+var settable = []string{"paused", "ordering", "max_in_flight", "rate_per_second", "max_attempts", "on_dead_letter", "envelope"}
 
 // InvalidError says what is wrong with settings that were asked for.
 type InvalidError struct{ text string }
@@ -124,10 +135,8 @@ func ParseSettings(args []string) (Settings, error) {
 
 func parseSetting(name, value string) (any, error) {
 	switch {
-	case slices.Contains(stored, name):
-		return nil, fmt.Errorf("%s is not obeyed by this version of the relay, so it is not set; it obeys %s", name, strings.Join(obeyed, ", "))
-	case !slices.Contains(obeyed, name):
-		return nil, fmt.Errorf("unknown setting %q, want %s", name, strings.Join(obeyed, ", "))
+	case !slices.Contains(settable, name):
+		return nil, fmt.Errorf("unknown setting %q, want %s", name, strings.Join(settable, ", "))
 	case name == "paused":
 		if value == "true" || value == "false" {
 			return value == "true", nil
@@ -155,6 +164,7 @@ func parseSetting(name, value string) (any, error) {
 var words = map[string][]string{
 	"ordering":       {"key", "queue"},
 	"on_dead_letter": {"continue", "hold"},
+	"envelope":       {"none", "cloudevents"},
 }
 
 func parseWord(name, value string) (any, error) {
@@ -172,7 +182,7 @@ func parseWord(name, value string) (any, error) {
 func (o *Operator) Set(ctx context.Context, queue string, settings Settings) error {
 	columns, values, changes := []string{"queue"}, []string{"$1"}, []string{}
 	args := []any{queue}
-	for _, name := range obeyed {
+	for _, name := range settable {
 		value, ok := settings[name]
 		if !ok {
 			continue

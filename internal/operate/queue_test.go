@@ -32,8 +32,8 @@ func TestQueues_SetAndList(t *testing.T) {
 	five, three := 5, 3
 	got, err := r.Queues(t.Context())
 	want := []operate.Queue{
-		{Queue: "mails", Paused: true, Ordering: "key", OnDeadLetter: "continue", MaxInFlight: &five, MaxAttempts: &three, Configured: true},
-		{Queue: "orders", Ordering: "key", OnDeadLetter: "continue", Deferred: operate.Count{Count: 2}},
+		{Queue: "mails", Paused: true, Ordering: "key", OnDeadLetter: "continue", Envelope: "none", MaxInFlight: &five, MaxAttempts: &three, Configured: true},
+		{Queue: "orders", Ordering: "key", OnDeadLetter: "continue", Envelope: "none", Deferred: operate.Count{Count: 2}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("queues: %v (-want +got):\n%s", err, diff)
@@ -42,13 +42,55 @@ func TestQueues_SetAndList(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, err := r.Queue(t.Context(), "mails")
-	if diff := cmp.Diff(&operate.Queue{Queue: "mails", Ordering: "key", OnDeadLetter: "continue", MaxAttempts: &three, Configured: true}, one); diff != "" || err != nil {
+	if diff := cmp.Diff(&operate.Queue{Queue: "mails", Ordering: "key", OnDeadLetter: "continue", Envelope: "none", MaxAttempts: &three, Configured: true}, one); diff != "" || err != nil {
 		t.Errorf("queue: %v (-want +got):\n%s", err, diff)
 	}
 	one, err = r.Queue(t.Context(), "unknown")
-	if diff := cmp.Diff(&operate.Queue{Queue: "unknown", Ordering: "key", OnDeadLetter: "continue"}, one); diff != "" || err != nil {
+	if diff := cmp.Diff(&operate.Queue{Queue: "unknown", Ordering: "key", OnDeadLetter: "continue", Envelope: "none"}, one); diff != "" || err != nil {
 		t.Errorf("queue: %v (-want +got):\n%s", err, diff)
 	}
+}
+
+// An envelope is set at once, and messages have it once a relay has said from
+// which one on.
+func TestQueues_Envelope(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	show := func(step, envelope string, from int64, pending bool) {
+		t.Helper()
+		got, err := r.Queue(t.Context(), "mails")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var number int64
+		if got.EnvelopeFrom != nil {
+			number = *got.EnvelopeFrom
+		}
+		if got.Envelope != envelope || number != from || got.EnvelopePending != pending {
+			t.Errorf("%s: envelope %q from %d, pending %t, want %q from %d, %t", step, got.Envelope, number, got.EnvelopePending, envelope, from, pending)
+		}
+	}
+	set := func(value string) {
+		t.Helper()
+		if err := r.set("mails", "envelope="+value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show("before", "none", 0, false)
+	set("none")
+	show("set to what it is", "none", 0, false)
+	set("cloudevents")
+	show("set", "cloudevents", 0, true)
+	r.exec(`insert into outbox.envelopes (queue, first_message, envelope) values ('mails', 5, 'cloudevents'), ('orders', 9, 'none')`)
+	show("seen", "cloudevents", 5, false)
+	set("default")
+	show("set back", "none", 0, true)
+	r.exec(`insert into outbox.envelopes (queue, first_message, envelope) values ('mails', 8, 'none')`)
+	show("seen again", "none", 8, false)
+	set("cloudevents")
+	r.exec(`insert into outbox.envelopes (queue, first_message, envelope) values ('mails', 9, 'cloudevents')`)
+	r.exec(`delete from outbox.queues`)
+	show("without a row", "none", 0, true)
 }
 
 func TestQueues_RefusesWhatIsNotValid(t *testing.T) {
@@ -68,10 +110,9 @@ func TestQueues_RefusesWhatIsNotValid(t *testing.T) {
 		{"orders", []string{"paused=true", "paused=false"}, "paused is given twice"},
 		{
 			"orders",
-			[]string{"speed=9", "envelope=none"},
-			"unknown setting \"speed\", want paused, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter\n" +
-				"envelope is not obeyed by this version of the relay, so it is not set; " +
-				"it obeys paused, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter",
+			[]string{"speed=9", "envelope=xml"},
+			"unknown setting \"speed\", want paused, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter, envelope\n" +
+				`envelope is "xml", want none or cloudevents`,
 		},
 		{"orders", []string{"ordering=fifo"}, `ordering is "fifo", want key or queue`},
 		{"orders", []string{"on_dead_letter="}, `on_dead_letter is "", want continue or hold`},
