@@ -5,14 +5,8 @@ import (
 	"time"
 )
 
-// columns holds a mixed batch as arrays, one per column.
+// columns holds what a batch writes beside its marks, as arrays, one per column.
 type columns struct {
-	dispatched struct {
-		ids             []int64
-		queueMessageIDs []*string
-		attempts        []int32
-		duplicates      []bool
-	}
 	dead struct {
 		ids        []int64
 		reasons    []string
@@ -62,11 +56,6 @@ func (c *columns) add(o *outcome) {
 	id, attempts := o.row().ID, int32(o.message.attempts)
 	switch o.state {
 	case dispatched:
-		d := &c.dispatched
-		d.ids = append(d.ids, id)
-		d.queueMessageIDs = append(d.queueMessageIDs, orNull(o.receipt.QueueMessageID))
-		d.attempts = append(d.attempts, attempts)
-		d.duplicates = append(d.duplicates, o.duplicate)
 	case dead:
 		d, f := &c.dead, o.failure
 		d.ids = append(d.ids, id)
@@ -117,6 +106,55 @@ func (w *waits) add(o *outcome, reason string) {
 	w.statuses = append(w.statuses, o.failure.status())
 	w.texts = append(w.texts, o.failure.text())
 	w.unknownSince = append(w.unknownSince, orNullTime(m.unknownAt))
+}
+
+// statement is a statement with its arguments.
+type statement struct {
+	sql  string
+	args []any
+}
+
+// statements write the columns.
+func (c *columns) statements(sql *statements) (list []statement) {
+	add := func(rows int, text string, args ...any) {
+		if rows > 0 {
+			list = append(list, statement{text, args})
+		}
+	}
+	d := &c.dead
+	add(len(d.ids), sql.dead, d.ids, d.reasons, d.attempts, d.statuses, d.codes, d.texts, d.requestIDs, d.unknown)
+	w := &c.deferred
+	add(len(w.ids), sql.deferred, w.ids, w.xids, w.queues, w.orderingKeys, w.reasons, w.attempts, w.charged,
+		w.notBefore, w.statuses, w.texts, w.unknownSince)
+	w = &c.postponed
+	add(len(w.ids), sql.postponed, w.ids, w.orderingKeys, w.reasons, w.attempts, w.charged, w.notBefore, w.statuses, w.texts, w.unknownSince)
+	add(len(c.requeued.ids), sql.requeued, c.requeued.ids, c.requeued.orderingKeys)
+	add(len(c.withdrawn), sql.withdrawn, c.withdrawn)
+	add(len(c.released), sql.released, c.released)
+	add(len(c.undefer), sql.undefer, c.undefer)
+	return list
+}
+
+// marks are the rows of dispatched of a batch, as arrays.
+type marks struct {
+	ids             []int64
+	queueMessageIDs []*string
+	attempts        []int32
+	duplicates      []bool
+}
+
+func marksOf(batch []*outcome) *marks {
+	m := &marks{}
+	for _, o := range batch {
+		if o.state != dispatched {
+			continue
+		}
+		m.ids = append(m.ids, o.row().ID)
+		m.queueMessageIDs = append(m.queueMessageIDs, orNull(o.receipt.QueueMessageID))
+		m.attempts = append(m.attempts, int32(o.message.attempts))
+		m.duplicates = append(m.duplicates, o.duplicate)
+	}
+	return m
 }
 
 func (e *PublishError) status() *int32 {

@@ -13,12 +13,14 @@ type copyBuffer struct {
 	reader bytes.Reader
 }
 
-// fill returns the rows of a batch of dispatched messages: message_id,
-// queue_message_id, attempts, possible_duplicate.
+// fill returns the marks of a batch: message_id, queue_message_id, attempts,
+// possible_duplicate.
 func (c *copyBuffer) fill(batch []*outcome) io.Reader {
 	c.bytes = c.bytes[:0]
 	for _, o := range batch {
-		c.bytes = appendDispatched(c.bytes, o)
+		if o.marks() {
+			c.bytes = appendDispatched(c.bytes, o)
+		}
 	}
 	c.reader.Reset(c.bytes)
 	return &c.reader

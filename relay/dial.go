@@ -46,6 +46,7 @@ const refusalPause = 10 * time.Second
 // statement fails instead: a hidden message must not be taken for one that was
 // withdrawn. A lock that somebody else has ends a statement after a while, which
 // is then tried again: whoever asks how the relay is doing gets to know of it.
+// Batches of outcomes quote their values.
 var settings = map[string]string{
 	"lock_timeout":       "5000", // milliseconds
 	"synchronous_commit": "local",
@@ -55,6 +56,8 @@ var settings = map[string]string{
 	"enable_mergejoin":   "off",
 	"enable_bitmapscan":  "off",
 	"row_security":       "off",
+
+	"standard_conforming_strings": "on",
 }
 
 func newDialer(database *pgx.ConnConfig, slot string, log *zap.Logger) *dialer {

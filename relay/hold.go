@@ -29,16 +29,15 @@ type hold struct {
 	lane       *lane // nil for the whole queue
 	state      holdState
 	loading    bool
-	dry        bool      // a chunk for probes came back short, and nothing came since
-	generation int       // raised when the scope is held again: a chunk asked for before is stale
-	cursor     int64     // rows up to this position are in memory, or not for this hold
-	cached     int       // rows of it in memory
-	room       int       // rows that may be in memory
-	loadedAt   time.Time // when a chunk came, the last time
-	loadedWith int       // rows in memory after that
-	pending    int       // deferrals on their way into the table
-	tail       list      // live messages, while closing
-	into       *hold     // what this hold became a part of
+	dry        bool  // a chunk for probes came back short, and nothing came since
+	generation int   // raised when the scope is held again: a chunk asked for before is stale
+	cursor     int64 // rows up to this position are in memory, or not for this hold
+	cached     int   // rows of it in memory
+	room       int   // rows that may be in memory
+	speed      speedometer
+	pending    int   // deferrals on their way into the table
+	tail       list  // live messages, while closing
+	into       *hold // what this hold became a part of
 }
 
 // beforeAll is lower than every position: those of redriven messages are
@@ -109,6 +108,7 @@ func (r *router) uncache(m *message) {
 	m.queue.fetched.remove(m.taken)
 	if m.hold != nil {
 		m.hold.cached--
+		m.hold.speed.count()
 		m.hold = nil
 	}
 }

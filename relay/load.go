@@ -179,17 +179,13 @@ func (r *router) rooms(h *hold) (least, most int) {
 }
 
 // limitOf is the number of rows to ask for. The room follows the speed at which
-// the last rows went.
+// rows went lately.
 func (r *router) limitOf(now time.Time, h *hold) int {
 	if r.probing(h) {
 		return min(r.chunks.probe, r.fit)
 	}
 	least, most := r.rooms(h)
-	h.room = max(h.room, least)
-	if passed := now.Sub(h.loadedAt); !h.loadedAt.IsZero() && passed > 0 {
-		speed := float64(h.loadedWith-h.cached) / passed.Seconds()
-		h.room = min(max(int(speed*aheadTime.Seconds()), least), most)
-	}
+	h.room = min(max(int(h.speed.perSecond(now)*aheadTime.Seconds()), least), most)
 	return max(1, min(r.chunkOf(h), r.fit, h.room-h.cached))
 }
 
@@ -216,7 +212,6 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow, more bool) (ag
 		return false
 	}
 	h.loading = false
-	defer func() { h.loadedAt, h.loadedWith = now, h.cached }()
 	for i := range rows {
 		d := &rows[i]
 		if d.unseen {

@@ -36,6 +36,9 @@ type outcome struct {
 
 func (o *outcome) row() *outbox.Row { return o.message.row }
 
+// marks reports whether the message gets a row in dispatched.
+func (o *outcome) marks() bool { return o.state == dispatched }
+
 // leaves reports whether the message's row in the table deferred goes.
 func (o *outcome) leaves() bool {
 	switch o.state {

@@ -97,8 +97,7 @@ where slot = $1 and epoch = $2`
 // Raises OR001 when the epoch is another one.
 const sqlRecord = `select outbox.record_position($1, $2, $3::pg_lsn)`
 
-const sqlCopy = `select outbox.record_position(%s, %d, %s);
-copy outbox.dispatched (message_id, queue_message_id, attempts, possible_duplicate) from stdin`
+const sqlCopy = `copy outbox.dispatched (message_id, queue_message_id, attempts, possible_duplicate) from stdin`
 
 const sqlDispatched = `
 insert into outbox.dispatched (message_id, queue_message_id, attempts, possible_duplicate)
@@ -194,7 +193,7 @@ with recursive q as (
 // not visible yet.
 const sqlDeferredRows = `
 select d.position, d.message_id, d.queue, coalesce(d.ordering_key, ''), d.attempts, d.charged, d.not_before, d.unknown_since,
-	m.id is not null, d.xid is null or pg_visible_in_snapshot(d.xid, pg_current_snapshot()),
+	m.id is not null, m.id is null and (d.xid is null or pg_visible_in_snapshot(d.xid, pg_current_snapshot())),
 	coalesce(m.key, ''), coalesce(m.queue, ''), coalesce(m.ordering_key, ''),
 	coalesce(m.payload::text, ''), coalesce(m.headers::text, ''),
 	m.delay_seconds, m.priority, m.created_at, d.reason

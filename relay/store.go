@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,69 +107,43 @@ func (s *store) leave(ctx context.Context, epoch int64, position string) error {
 // write makes a batch of outcomes durable in one transaction and one round
 // trip, if the epoch is still ours.
 func (s *store) write(ctx context.Context, epoch int64, position string, batch []*outcome) error {
-	if plain(batch) {
-		err := s.with(ctx, func(conn *pgx.Conn) error { return s.copyIn(ctx, conn, epoch, position, batch) })
+	others := columnsOf(batch).statements(&s.sql)
+	record := statement{s.sql.record, []any{s.slot, epoch, position}}
+	if slices.ContainsFunc(batch, (*outcome).marks) {
+		err := s.with(ctx, func(conn *pgx.Conn) error { return s.copyIn(ctx, conn, record, others, batch) })
 		if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "23505" {
 			return err
 		}
 		// Some are marked already: the answer to an earlier commit was lost, or
 		// a message came twice. COPY cannot skip them.
 	}
-	return s.with(ctx, func(conn *pgx.Conn) error { return s.insert(ctx, conn, epoch, position, batch) })
+	return s.with(ctx, func(conn *pgx.Conn) error { return s.insert(ctx, conn, record, others, batch) })
 }
 
-// plain reports whether a batch holds dispatched messages of the stream only:
-// the usual case, which goes by COPY.
-func plain(batch []*outcome) bool {
-	for _, o := range batch {
-		if o.state != dispatched || o.message.cached {
-			return false
-		}
+// copyIn sends everything as one simple query, which Postgres runs as one
+// transaction, and the marks behind it, without waiting for the answer to the
+// guard: if that raises, the server throws the rows away.
+func (s *store) copyIn(ctx context.Context, conn *pgx.Conn, record statement, others []statement, batch []*outcome) error {
+	sql, err := literally(conn, append([]statement{record}, others...))
+	if err != nil {
+		return err
 	}
-	return true
-}
-
-// copyIn sends the guard and the rows as one simple query, which Postgres runs
-// as one transaction, without waiting for the answer to the guard: if that
-// raises, the server throws the rows away.
-func (s *store) copyIn(ctx context.Context, conn *pgx.Conn, epoch int64, position string, batch []*outcome) error {
-	sql := fmt.Sprintf(s.sql.copy, quoteLiteral(s.slot), epoch, quoteLiteral(position))
-	_, err := conn.PgConn().CopyFrom(ctx, s.copy.fill(batch), sql)
+	_, err = conn.PgConn().CopyFrom(ctx, s.copy.fill(batch), sql+s.sql.copy)
 	if err != nil {
 		s.copy = new(copyBuffer) // pgx may still be reading the old one
 	}
 	return err
 }
 
-// insert writes any mix of outcomes, and skips what is there already.
-func (s *store) insert(ctx context.Context, conn *pgx.Conn, epoch int64, position string, batch []*outcome) error {
-	c := columnsOf(batch)
+// insert writes the same, and skips the marks that are there already.
+func (s *store) insert(ctx context.Context, conn *pgx.Conn, record statement, others []statement, batch []*outcome) error {
 	b := &pgx.Batch{}
-	b.Queue(s.sql.record, s.slot, epoch, position)
-	if d := c.dispatched; len(d.ids) > 0 {
-		b.Queue(s.sql.dispatched, d.ids, d.queueMessageIDs, d.attempts, d.duplicates)
+	b.Queue(record.sql, record.args...)
+	if m := marksOf(batch); len(m.ids) > 0 {
+		b.Queue(s.sql.dispatched, m.ids, m.queueMessageIDs, m.attempts, m.duplicates)
 	}
-	if d := c.dead; len(d.ids) > 0 {
-		b.Queue(s.sql.dead, d.ids, d.reasons, d.attempts, d.statuses, d.codes, d.texts, d.requestIDs, d.unknown)
-	}
-	if d := c.deferred; len(d.ids) > 0 {
-		b.Queue(s.sql.deferred, d.ids, d.xids, d.queues, d.orderingKeys, d.reasons, d.attempts, d.charged,
-			d.notBefore, d.statuses, d.texts, d.unknownSince)
-	}
-	if d := c.postponed; len(d.ids) > 0 {
-		b.Queue(s.sql.postponed, d.ids, d.orderingKeys, d.reasons, d.attempts, d.charged, d.notBefore, d.statuses, d.texts, d.unknownSince)
-	}
-	if d := c.requeued; len(d.ids) > 0 {
-		b.Queue(s.sql.requeued, d.ids, d.orderingKeys)
-	}
-	if len(c.withdrawn) > 0 {
-		b.Queue(s.sql.withdrawn, c.withdrawn)
-	}
-	if len(c.released) > 0 {
-		b.Queue(s.sql.released, c.released)
-	}
-	if len(c.undefer) > 0 {
-		b.Queue(s.sql.undefer, c.undefer)
+	for _, other := range others {
+		b.Queue(other.sql, other.args...)
 	}
 	return conn.SendBatch(ctx, b).Close()
 }
@@ -199,8 +173,4 @@ func (s *store) known(ctx context.Context, batch []message) (known map[int64]boo
 		return nil, fmt.Errorf("look up outcomes: %w", err)
 	}
 	return known, nil
-}
-
-func quoteLiteral(text string) string {
-	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 }
