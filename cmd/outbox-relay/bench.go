@@ -133,10 +133,10 @@ func newBenchEnqueue(p *program) *cobra.Command {
 		Args: noArguments,
 	}
 	cfg := bench.EnqueueConfig{Progress: p.err}
-	cmd.Flags().IntVar(&cfg.Rows, "rows", 1000, "messages for each way in each round")
-	cmd.Flags().IntVar(&cfg.Transactions, "transactions", 100, "transactions of each kind in each round")
+	cmd.Flags().IntVar(&cfg.Rows, "rows", 200, "messages for each way in each round")
+	cmd.Flags().IntVar(&cfg.Transactions, "transactions", 20, "transactions of each kind in each round")
 	cmd.Flags().IntVar(&cfg.Payload, "payload", 400, "bytes of a payload")
-	cmd.Flags().IntVar(&cfg.Rounds, "rounds", 25, "how often every way has its turn")
+	cmd.Flags().IntVar(&cfg.Rounds, "rounds", 100, "how often every way has its turn")
 	cmd.Flags().StringVar(&cfg.PostgresVersion, "postgres", "", "major version of Postgres; any without it")
 	p.measure(cmd, cfg.Validate, func(ctx context.Context) (*bench.Report, error) { return bench.RunEnqueue(ctx, cfg) })
 	return cmd
