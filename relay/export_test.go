@@ -4,3 +4,10 @@ import "time"
 
 // Survival replaces the clock that says when a process has lived long enough.
 func (r *Relay) Survival(after func(time.Duration) <-chan time.Time) { r.after = after }
+
+// HoldRouter keeps everybody out of the router of the session until release.
+func (r *Relay) HoldRouter() (release func()) {
+	mu := &r.session.Load().router.mu
+	mu.Lock()
+	return mu.Unlock
+}

@@ -421,6 +421,9 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 	var more bool
 	err := s.relay.retry(ctx, func() (err error) {
 		rows, more, err = s.relay.loading.deferred(ctx, j, s.relay.cfg.WindowBytes/cacheShare)
+		if !over(ctx) {
+			s.pulses.loader.Note(time.Now(), err)
+		}
 		return err
 	})
 	if over(ctx) {

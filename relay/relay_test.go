@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/outbox"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
@@ -38,6 +39,8 @@ type fakeSource struct {
 	batches  chan []outbox.Row
 	broken   chan error    // ends the session
 	busy     chan struct{} // nil, or what every Open but the first waits for
+
+	condition atomic.Pointer[relay.Condition] // nil: all is well
 }
 
 func newFakeSource() *fakeSource {
@@ -95,7 +98,12 @@ func (s *fakeSource) Resolve(numbers []uint64) {
 
 func (s *fakeSource) Position() string { return s.position }
 
-func (s *fakeSource) Condition() relay.Condition { return relay.Condition{Doing: "streaming"} }
+func (s *fakeSource) Condition() relay.Condition {
+	if condition := s.condition.Load(); condition != nil {
+		return *condition
+	}
+	return relay.Condition{Doing: vital.Streaming}
+}
 
 func (s *fakeSource) LastWord() time.Time {
 	s.mu.Lock()
@@ -162,6 +170,7 @@ type bundle struct {
 	conn   *pgx.Conn
 	cfg    relay.Config
 	source *fakeSource
+	moving *relay.Relay
 	minute chan time.Time // closed when the relay has lived long enough
 	stop   context.CancelFunc
 	ended  chan struct{}
@@ -194,6 +203,7 @@ func (b *bundle) start(publisher relay.Publisher) {
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	moving := relay.New(b.cfg, b.conn.Config(), b.source, publisher, zap.NewNop())
+	b.moving = moving
 	moving.Survival(func(time.Duration) <-chan time.Time { return b.minute })
 	go func() {
 		defer close(b.ended)

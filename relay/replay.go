@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
@@ -33,6 +34,9 @@ func (s *session) guard(ctx context.Context, batch []message) ([]message, error)
 	var known map[int64]bool
 	err := s.relay.retry(ctx, func() (err error) {
 		known, err = s.relay.reading.known(ctx, batch)
+		if !over(ctx) {
+			s.pulses.intake.Note(time.Now(), err)
+		}
 		return err
 	})
 	if err != nil {

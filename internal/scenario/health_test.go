@@ -154,7 +154,7 @@ func TestOPS06_QueueDown(t *testing.T) {
 		"fails":        {emulator.Fault{Status: 503}, "status 503"},
 		"hangs":        {emulator.Fault{Hang: true}, "unknown_outcome"},
 		"key revoked":  {emulator.Fault{Status: 401}, "endpoint_closed: status 401"},
-		"rate limited": {emulator.Fault{Status: 429, RetryAfter: "30"}, "rate_limited: status 429"},
+		"rate limited": {emulator.Fault{Status: 429, RetryAfter: "12"}, "rate_limited: status 429"},
 		"queue gone":   {emulator.Fault{Status: 404}, "fail queue: queue orders is closed"},
 	}
 	for name, test := range faults {
@@ -215,9 +215,8 @@ func TestOPS06_ServerSilent(t *testing.T) {
 	})
 	t.Run("walsender", func(t *testing.T) {
 		t.Parallel()
-		w := scenario.New(t)
-		p := process(t, w, nil)
-		h := examine(t, p)
+		w := scenario.On(t, pgtest.New(t).Migrated(t)) // other tests would wait for this process
+		h := examine(t, process(t, w, nil))
 		h.turnsGreen("ok: active")
 		walsender := int(w.Count(`select active_pid from pg_replication_slots where slot_name = $1`, w.Env["RELAY_SLOT"]))
 		if err := syscall.Kill(walsender, syscall.SIGSTOP); err != nil {
@@ -293,39 +292,41 @@ func TestOPS06_PoisonRow(t *testing.T) {
 	w.AwaitAccepted()
 }
 
-// OPS-06: somebody locks a table of the outbox and goes for lunch.
+// OPS-06: somebody locks tables of the outbox and goes for lunch. The cluster is
+// the test's own: no slot can be made while such a transaction is open.
 func TestOPS06_TableLocked(t *testing.T) {
 	t.Parallel()
-	for table, reason := range map[string]string{
-		"messages": "fail database", "deferred": "fail database", "queues": "fail database",
-		"dispatched": "fail writer", "relays": "fail writer",
+	w := scenario.On(t, pgtest.New(t).Migrated(t))
+	h := examine(t, process(t, w, nil))
+	awaitLife(t, w, "before")
+	w.AwaitMarked()
+	h.turnsGreen()
+	for i, round := range []struct {
+		tables  string
+		insert  bool // where the application can still insert
+		reasons []string
+	}{
+		{"outbox.messages", false, []string{"fail database: the loop loader fails"}},
+		{"outbox.queues, outbox.deferred, outbox.dispatched", true, []string{
+			"fail database: the loop settings fails", "fail database: the loop loader fails", "fail writer",
+		}},
+		{"outbox.relays", true, []string{"fail writer"}},
 	} {
-		t.Run(table, func(t *testing.T) {
-			t.Parallel()
-			w := scenario.New(t)
-			h := examine(t, process(t, w, nil))
-			awaitLife(t, w, "before")
-			w.AwaitMarked()
-			h.turnsGreen()
-			other, err := w.Connect().Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if table != "messages" { // nobody can insert there
-				w.Insert(scenario.Batch("m", 10, "a", "")...)
-			}
-			if _, err := other.Exec(t.Context(), "lock table outbox."+table+" in access exclusive mode"); err != nil {
-				t.Fatal(err)
-			}
-			if table != "messages" {
-				w.Insert(scenario.Batch("n", 10, "a", "")...)
-			}
-			h.turnsRed(reason, "lock timeout", "pg_locks")
-			if err := other.Rollback(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			h.turnsGreen()
-			w.Settle()
-		})
+		other, err := w.Connect().Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Exec(t.Context(), "lock table "+round.tables+" in access exclusive mode"); err != nil {
+			t.Fatal(err)
+		}
+		if round.insert {
+			w.Insert(scenario.Batch(fmt.Sprintf("m%d", i), 10, "a", "")...)
+		}
+		h.turnsRed(append(round.reasons, "lock timeout", "pg_locks")...)
+		if err := other.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.turnsGreen()
 	}
+	w.Settle()
 }

@@ -24,7 +24,7 @@ func (e *examiner) stuck() {
 	tooLong := func(at *time.Time) bool { return e.age(at) >= long }
 	for _, loop := range s.Loops {
 		if tooLong(loop.Busy) && !e.waitsFor(loop.Connection) {
-			e.fail(codeStuck, loop.Busy, "", "the %s has been at one piece of work for %s", loop.Name, e.ago(loop.Busy))
+			e.fail(codeStuck, loop.Busy, "", "the loop %s has been at one piece of work for %s", loop.Name, e.ago(loop.Busy))
 		}
 	}
 	if oldest := s.Router.OldestRequest; tooLong(oldest) {

@@ -97,24 +97,36 @@ func (e *examiner) database() {
 		e.fail("writer", &trouble.Since, trouble.Hint, "outcomes cannot be written, so nothing new is sent: %s", trouble.Text)
 	}
 	for _, c := range s.Database {
-		switch {
-		case c.Name == "sweeping": // what the loops on it say counts
-		case c.Trouble != nil && e.age(&c.Trouble.Since) >= patience:
-			e.fail("database", &c.Trouble.Since, c.Trouble.Hint, "the connection for %s fails: %s", c.Name, c.Trouble.Text)
-		case e.age(c.Busy) >= slowCall:
+		if c.Name != "sweeping" && e.age(c.Busy) >= slowCall { // the sweep may read a large table
 			e.fail("database", c.Busy, "", "a statement on the connection for %s has not returned for %s", c.Name, e.ago(c.Busy))
 		}
 	}
-	for _, loop := range s.Loops {
-		trouble := loop.Trouble
-		again := trouble != nil && loop.Turned != nil && loop.Turned.Sub(trouble.Since) >= time.Second
-		switch {
-		case trouble == nil || loop.Connection != "sweeping":
-		case loop.Name == "sweep" && again:
-			e.fail(loop.Name, &trouble.Since, trouble.Hint, "messages that the stream does not show cannot be looked for: %s", trouble.Text)
-		default:
-			e.warn(loop.Name, &trouble.Since, trouble.Hint, "the %s fails: %s", loop.Name, trouble.Text)
+	for i := range s.Loops {
+		if loop := &s.Loops[i]; loop.Trouble != nil {
+			e.loop(loop)
 		}
+	}
+}
+
+// loop is about a loop that fails. The sweep comes round seldom: one failure of it
+// says little.
+func (e *examiner) loop(loop *relay.LoopState) {
+	trouble := loop.Trouble
+	lasts := e.age(&trouble.Since) >= patience
+	switch loop.Name {
+	case "writer": // has been dealt with
+	case "intake", "loader", "settings":
+		if lasts {
+			e.fail("database", &trouble.Since, trouble.Hint, "the loop %s fails: %s", loop.Name, trouble.Text)
+		}
+	case "sweep":
+		if again := loop.Turned != nil && loop.Turned.Sub(trouble.Since) >= time.Second; again {
+			e.fail("sweep", &trouble.Since, trouble.Hint, "messages that the stream does not show cannot be looked for: %s", trouble.Text)
+			return
+		}
+		fallthrough
+	default:
+		e.warn(loop.Name, &trouble.Since, trouble.Hint, "the loop %s fails: %s", loop.Name, trouble.Text)
 	}
 }
 

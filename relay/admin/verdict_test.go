@@ -94,7 +94,10 @@ func TestReady(t *testing.T) {
 
 		{"write failed for a moment", func(s *relay.State) { s.Writer.Trouble = trouble("conn closed", 9*time.Second) }, "ok"},
 		{"write fails", func(s *relay.State) { s.Writer.Trouble = trouble("lock timeout", 10*time.Second) }, "fail writer"},
-		{"reading fails", func(s *relay.State) { loop(s.Database, "reading").Trouble = trouble("conn closed", 10*time.Second) }, "fail database"},
+		{"intake failed for a moment", func(s *relay.State) { loop(s.Loops, "intake").Trouble = trouble("conn closed", 9*time.Second) }, "ok"},
+		{"intake fails", func(s *relay.State) { loop(s.Loops, "intake").Trouble = trouble("conn closed", 10*time.Second) }, "fail database"},
+		{"loader fails", func(s *relay.State) { loop(s.Loops, "loader").Trouble = trouble("lock timeout", 10*time.Second) }, "fail database"},
+		{"settings cannot be read", func(s *relay.State) { loop(s.Loops, "settings").Trouble = trouble("lock timeout", 10*time.Second) }, "fail database"},
 		{"loading hangs", func(s *relay.State) { loop(s.Database, "loading").Busy = ago(30 * time.Second) }, "fail database"},
 		{"sweep takes long", func(s *relay.State) {
 			loop(s.Database, "sweeping").Busy = ago(time.Hour)
