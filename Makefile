@@ -2,7 +2,7 @@
 # says what it does.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-pg fuzz soak bench outage lint format generate clean
+.PHONY: help build demo drills test test-pg fuzz soak bench outage lint format generate clean
 
 # The linters of this version, built by the Go toolchain into bin.
 LINT_VERSION := v2.15.0
@@ -15,7 +15,7 @@ SEED ?= 0
 # How long the queue of outage is dead.
 DOWN ?= 1m
 
-# The major version of Postgres for test-pg, soak, demo, bench and outage; any is
+# The major version of Postgres for test-pg, soak, demo, drills, bench and outage; any is
 # whatever the machine has.
 PG ?= any
 
@@ -27,6 +27,9 @@ build: ## the program, as bin/outbox-relay
 
 demo: build ## the main job, with a throwaway Postgres and a local queue, in a minute
 	@folder=$$(hack/postgres $(PG)) && OUTBOX_PG_BIN=$$folder bin/outbox-relay demo
+
+drills: ## what the examples withstand, with a throwaway Postgres and a local queue
+	@PG=$(PG) hack/drills
 
 test: ## all tests, with the race detector, in random order, against a real Postgres
 	@hack/test

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	mugs  = 1000 // in stock at the beginning, of which each order takes two
-	lease = time.Minute
+	mugs       = 1000 // in stock at the beginning, of which each order takes two
+	lease      = time.Minute
+	retryDelay = 5 * time.Second
 )
 
 var orders = drill.Drill{
@@ -37,7 +38,7 @@ var orders = drill.Drill{
 // production, so that nobody waits for it.
 func work(ctx context.Context, env func(string) string) error {
 	return app.Work(ctx, env, consumer.LoopConfig{
-		Lease: lease, PollInterval: 20 * time.Millisecond, MaxPause: 100 * time.Millisecond,
+		Lease: lease, RetryDelay: retryDelay, PollInterval: 20 * time.Millisecond, MaxPause: 100 * time.Millisecond,
 	})
 }
 
@@ -86,16 +87,18 @@ func (s *shop) worker(more ...map[string]string) *relaybin.Process {
 	return s.Spawn("worker", env)
 }
 
-// settle waits until all that was placed is with the warehouse.
+// settle waits until all that was placed is with the warehouse, and neither the
+// relay nor the workers have anything left.
 func (s *shop) settle() {
 	s.Helper()
-	s.AwaitCount(s.placed, `select count(*) from shipments`)
-	s.AwaitAccepted(app.Warehouse, int(s.placed))
 	s.Await(func(context.Context) error {
-		if n := s.Left(app.Orders); n != 0 {
-			return fmt.Errorf("%d messages are left in queue %s", n, app.Orders)
+		s.PassRetry(app.Orders, retryDelay)
+		called, left, waiting := s.Accepted(app.Warehouse), s.Left(app.Orders), s.Undispatched()
+		if int64(called) >= s.placed && left == 0 && waiting == 0 {
+			return nil
 		}
-		return nil
+		return fmt.Errorf("%d calls of the warehouse for %d orders; %d messages left for the workers, %d for the relay",
+			called, s.placed, left, waiting)
 	})
 }
 

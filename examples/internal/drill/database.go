@@ -50,6 +50,13 @@ func (s *Stage) AwaitCount(want int64, sql string, args ...any) {
 	})
 }
 
+// Undispatched is how many messages the relay has not brought into their queue.
+func (s *Stage) Undispatched() int64 {
+	s.Helper()
+	return s.Count(`select count(*) from outbox.messages m
+		where not exists (select from outbox.dispatched d where d.message_id = m.id)`)
+}
+
 // Claims is the number of claims that a consumer has: of one event, or of all if
 // event is empty.
 func (s *Stage) Claims(consumer, event string) int64 {

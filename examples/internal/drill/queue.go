@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/outbox-relay/outbox-relay/outbox/consumer"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
@@ -66,20 +67,37 @@ func (s *Stage) Accepted(queue string) int { return len(s.Queue.Accepted(queue))
 // Left is how many messages a queue has that nobody has acked.
 func (s *Stage) Left(queue string) int {
 	s.Helper()
+	n := s.numbers(queue)
+	return n.Ready + n.Delayed + n.InFlight
+}
+
+// PassRetry lets the delay of messages that were nacked pass, if a queue has any:
+// a worker may fail for once, as when it is faster than the commit that it is told
+// of is visible to it.
+func (s *Stage) PassRetry(queue string, delay time.Duration) {
+	s.Helper()
+	if s.numbers(queue).Delayed > 0 {
+		s.Pass(delay)
+	}
+}
+
+// numbers are the messages of a queue by where they are.
+type numbers struct {
+	Ready, Delayed int
+	InFlight       int `json:"in_flight"`
+}
+
+func (s *Stage) numbers(queue string) numbers {
+	s.Helper()
 	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.QueueURL+"/v1/queue/stats/"+queue, http.NoBody)
 	s.Must(err)
 	request.Header.Set("Authorization", "Bearer "+apiKey)
 	response, err := client.Do(request)
 	s.Must(err)
 	defer response.Body.Close()
-	var stats struct {
-		Data struct {
-			Ready, Delayed int
-			InFlight       int `json:"in_flight"`
-		}
-	}
+	var stats struct{ Data numbers }
 	s.Must(json.NewDecoder(response.Body).Decode(&stats))
-	return stats.Data.Ready + stats.Data.Delayed + stats.Data.InFlight
+	return stats.Data
 }
 
 // ConsumerQueue is a queue as a consumer gets it.

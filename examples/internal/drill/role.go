@@ -51,7 +51,7 @@ func (s *Stage) Spawn(role string, extra map[string]string) *relaybin.Process {
 	s.Must(err)
 	env := s.Env()
 	maps.Copy(env, extra)
-	env[roleVariable] = role
+	env[roleVariable], env["GORACE"] = role, noPause
 	p, err := relaybin.Start(program, env)
 	s.Must(err)
 	s.Cleanup(func() {
