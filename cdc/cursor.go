@@ -49,12 +49,14 @@ func (c *cursor) uint32() uint32 {
 	return 0
 }
 
-func (c *cursor) lsn() lsn {
+func (c *cursor) uint64() uint64 {
 	if b := c.take(8); b != nil {
-		return lsn(binary.BigEndian.Uint64(b))
+		return binary.BigEndian.Uint64(b)
 	}
 	return 0
 }
+
+func (c *cursor) lsn() lsn { return lsn(c.uint64()) }
 
 // value is a length and that many bytes.
 func (c *cursor) value() []byte {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -22,6 +23,7 @@ type decoder struct {
 	latest    uint32               // the table of the last row,
 	current   *relation            // and its relation: rows mostly follow rows of the same table
 	xid       uint64               // of the open transaction
+	committed time.Time            // when that one committed
 }
 
 // kind is what a message of the stream means to us.
@@ -64,12 +66,12 @@ func (d *decoder) decode(message []byte, newest uint64, row *outbox.Row) (kind, 
 
 func (d *decoder) begin(c *cursor, newest uint64) (kind, lsn, error) {
 	position := c.lsn()
-	c.take(8) // the time of the commit
+	committed := c.uint64()
 	xid := c.uint32()
 	if c.short {
 		return kindNone, 0, fmt.Errorf("%w: begin", errMalformed)
 	}
-	d.xid = widen(xid, newest)
+	d.xid, d.committed = widen(xid, newest), moment(committed)
 	return kindBegin, position, nil
 }
 
@@ -105,7 +107,7 @@ func (d *decoder) insert(c *cursor, row *outbox.Row) (kind, lsn, error) {
 	if c.byte() != 'N' || int(c.uint16()) != len(table.columns) {
 		return kindNone, 0, fmt.Errorf("%w: insert", errMalformed)
 	}
-	*row = outbox.Row{XID: d.xid}
+	*row = outbox.Row{XID: d.xid, CommittedAt: d.committed}
 	var text textColumns
 	for _, column := range table.columns {
 		if err := d.readColumn(c, column, row, &text); err != nil {

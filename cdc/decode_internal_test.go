@@ -96,6 +96,22 @@ func TestDecoder_ReadsARow(t *testing.T) {
 	}
 }
 
+func TestDecoder_ARowKnowsWhenItWasCommitted(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, time.UTC)
+	got, err := feed(newDecoder("outbox"),
+		relationMessage(7, "outbox", "messages", "id", "key", "queue", "ordering_key", "payload"),
+		message{'B'}.u64(100).u64(uint64(at.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds())).u32(9),
+		insertMessage(7, "1", "k", "q", null, "{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []outbox.Row{{ID: 1, XID: 9, Key: "k", Queue: "q", Payload: "{}", CommittedAt: at}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // APP-07: nulls are empty, and never become a made-up value.
 func TestDecoder_NullsAreEmpty(t *testing.T) {
 	t.Parallel()

@@ -123,3 +123,15 @@ func (p *timestampParser) offset() time.Duration {
 }
 
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
+
+// moment reads the binary form of a timestamptz: microseconds since the year
+// 2000. The beginning of that year stands for no time.
+func moment(microseconds uint64) time.Time {
+	if microseconds == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(year2000 + int64(microseconds)).UTC()
+}
+
+// year2000 is the beginning of Postgres's time in Unix's, in microseconds.
+const year2000 = 946_684_800_000_000

@@ -39,6 +39,9 @@ type Row struct {
 	// CreatedAt is the row's created_at; zero if Go's time cannot hold it
 	// (infinity, years BC).
 	CreatedAt time.Time
+	// CommittedAt is when its transaction committed, by the server's clock. Only
+	// the WAL says so: it is zero in a row that was read from the table.
+	CommittedAt time.Time
 	// Envelope is what the payload is wrapped in on its way to the queue; nil
 	// sends it as it is. It is no column: it follows from ID and the table
 	// envelopes.
