@@ -23,7 +23,9 @@ type Message struct {
 	// Payload becomes a JSON object through encoding/json. JSON that is ready
 	// goes in as json.RawMessage; a plain []byte or string is not an object.
 	Payload any
-	// Headers travel beside the payload, such as traceparent.
+	// Headers are for the envelope of the queue: with envelope=cloudevents the
+	// headers ce-type, ce-source, traceparent and tracestate become attributes of
+	// the event. Without an envelope they stay at home.
 	Headers map[string]string
 	// Delay asks the queue to hold the message back, counted from its arrival
 	// there: whole seconds, at most seven days.
