@@ -9,20 +9,14 @@ import (
 
 // sentence is the report in one line: what a person wants to know first.
 func (r *Report) sentence() string {
-	parts := []string{r.streaming()}
-	if r.Held != "" {
-		parts = []string{"dispatching is held: this is " + r.Held}
-	}
-	switch n := r.WithoutOutcome; n.Count {
-	case 0:
+	parts := []string{r.Mover.String()}
+	if n := r.WithoutOutcome; n.Count == 0 {
 		parts = append(parts, "no message without outcome")
-	case 1:
-		parts = append(parts, "1 message without outcome"+n.age())
-	default:
-		parts = append(parts, n.number()+" messages without outcome"+n.age())
+	} else {
+		parts = append(parts, n.number()+" waiting"+n.age())
 	}
 	if r.Deferred.Count > 0 {
-		parts = append(parts, r.Deferred.number()+" deferred")
+		parts = append(parts, r.Deferred.number()+" deferred"+r.reasons())
 	}
 	switch n := r.DeadLetters; n.Count {
 	case 0:
@@ -32,34 +26,17 @@ func (r *Report) sentence() string {
 		parts = append(parts, n.number()+" dead letters")
 	}
 	if s := r.Slot; s != nil && s.RetainedBytes != nil {
-		parts = append(parts, "slot keeps "+size(*s.RetainedBytes)+" of WAL")
+		parts = append(parts, "slot keeps "+size(*s.RetainedBytes)+s.limit())
 	}
 	return strings.Join(parts, ", ")
 }
 
-// streaming says whether a relay is at work.
-func (r *Report) streaming() string {
-	switch s := r.Slot; {
-	case r.Poll != nil && r.Relay != nil:
-		return fmt.Sprintf("%s is polling (epoch %d)", r.Relay.Holder, r.Relay.Epoch)
-	case r.Poll != nil:
-		return fmt.Sprintf("process %d is polling", r.Poll.PID)
-	case r.polls() && (s == nil || !s.Active):
-		return "no relay is polling"
-	case s == nil && r.Relay == nil:
-		return "no relay has run yet"
-	case s == nil:
-		return fmt.Sprintf("slot %q is gone and no relay is streaming", r.slotName)
-	case s.InvalidationReason != "":
-		return fmt.Sprintf("slot %q is lost (%s)", s.Name, s.InvalidationReason)
-	case s.WALStatus == "lost":
-		return fmt.Sprintf("slot %q is lost", s.Name)
-	case s.Active && r.Relay != nil:
-		return fmt.Sprintf("%s is streaming (epoch %d)", r.Relay.Holder, r.Relay.Epoch)
-	case s.Active:
-		return s.user() + " is streaming"
+// limit says of what the slot keeps a part.
+func (s *Slot) limit() string {
+	if s.LimitBytes == nil {
+		return " of WAL"
 	}
-	return "no relay is streaming"
+	return " of " + size(*s.LimitBytes)
 }
 
 // Print writes the report for people.
@@ -84,7 +61,7 @@ func (r *Report) rows() [][2]string {
 			[2]string{"WAL until loss", s.untilLoss()},
 		)
 	}
-	if r.polls() {
+	if r.Polls() {
 		rows = append(rows, [2]string{"lock", r.lock()})
 		if r.Slot == nil {
 			rows = rows[1:]
@@ -96,7 +73,7 @@ func (r *Report) rows() [][2]string {
 			[2]string{"epoch", fmt.Sprint(relay.Epoch)},
 		)
 	}
-	if relay := r.Relay; relay != nil && !r.polls() {
+	if relay := r.Relay; relay != nil && !r.Polls() {
 		rows = append(rows,
 			[2]string{"recorded", relay.ConfirmedLSN + ", " + age(r.At.Sub(relay.UpdatedAt).Seconds()) + " ago"},
 		)
@@ -104,9 +81,15 @@ func (r *Report) rows() [][2]string {
 			rows = append(rows, [2]string{"slot moves", fmt.Sprintf("%d by somebody else", relay.SlotMoves)})
 		}
 	}
-	return append(rows,
-		[2]string{"without outcome", r.WithoutOutcome.number() + r.WithoutOutcome.age()},
+	rows = append(rows,
+		[2]string{"waiting", r.WithoutOutcome.number() + r.WithoutOutcome.age()},
 		[2]string{"deferred", r.Deferred.number() + r.Deferred.age()},
+	)
+	for i := range r.DeferredReasons {
+		reason := &r.DeferredReasons[i]
+		rows = append(rows, [2]string{"  " + oneLine(reason.Reason), reason.text()})
+	}
+	return append(rows,
 		[2]string{"dead letters", r.DeadLetters.number() + r.DeadLetters.age()},
 		[2]string{"claims", r.Claims.text()},
 	)

@@ -90,7 +90,7 @@ func TestRead_CountsMessages(t *testing.T) {
 	if age := *report.WithoutOutcome.OldestSeconds; age < 300 || age > 360 {
 		t.Errorf("the oldest is %v s old, want a little over 300", age)
 	}
-	expectSummary(t, report, "4 messages without outcome (oldest 5.", "2 deferred", "1 dead letter")
+	expectSummary(t, report, "4 waiting (oldest 5.", "2 deferred (2 transient)", "1 dead letter")
 }
 
 // A creation time that no clock can show does not break the report.
@@ -100,7 +100,7 @@ func TestRead_InfiniteTimes(t *testing.T) {
 	b.execute(t, `insert into outbox.messages (key, queue, payload, created_at)
 		values ('a', 'orders', '{}', '-infinity'), ('b', 'orders', '{}', 'infinity'), ('c', 'orders', '{}', now() + interval '1 hour')`)
 	report := b.read(t)
-	expectSummary(t, report, "3 messages without outcome (oldest 0.0 s)")
+	expectSummary(t, report, "3 waiting (oldest 0.0 s)")
 }
 
 func TestRead_StopsCounting(t *testing.T) {
@@ -130,27 +130,33 @@ func TestRead_Slot(t *testing.T) {
 	if relay := report.Relay; relay.Epoch != 3 || relay.Holder != "db1:4711" || relay.ConfirmedLSN != "0/1234" || relay.ReconciledAt != nil {
 		t.Errorf("the relay is %+v", relay)
 	}
-	expectSummary(t, report, "no relay is streaming", "1 message without outcome", "of WAL")
+	expectSummary(t, report, "no relay is streaming", "1 waiting", "of WAL")
 }
 
 // fixed is a report with every member set.
 func fixed() *status.Report {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pid, retained, unconfirmed, oldest := 4242, int64(1_258_291), int64(512), 0.4
+	limit, active, next, answer := int64(10<<30), at.Add(-3*time.Hour), 12.5, 503
 	reconciled, expired := at.Add(-time.Hour), 12.5
 	return &status.Report{
 		SchemaVersion: 1, At: at,
-		Summary: "db1:4711 is streaming (epoch 3), 2 messages without outcome (oldest 0.4 s), slot keeps 1.2 MiB of WAL",
-		Relay: &status.Relay{
+		Summary: "active since 2026-03-01T09:00:00Z (db1:4711, epoch 3), 2 waiting (oldest 0.4 s), 3 deferred (2 transient, 1 held), slot keeps 1.2 MiB of 10.0 GiB",
+		Mover: status.Mover{Relay: &status.Relay{
 			Holder: "db1:4711", Version: "v1.2.3", Epoch: 3, ConfirmedLSN: "0/1234",
 			UpdatedAt: at.Add(-90 * time.Second), ReconciledAt: &reconciled,
 		},
-		Slot: &status.Slot{
-			Name: "outbox_relay", Active: true, ActivePID: &pid, WALStatus: "reserved",
-			RetainedBytes: &retained, UnconfirmedBytes: &unconfirmed,
-		},
+			Slot: &status.Slot{
+				Name: "outbox_relay", Active: true, ActivePID: &pid, WALStatus: "reserved",
+				RetainedBytes: &retained, UnconfirmedBytes: &unconfirmed, LimitBytes: &limit, ActiveSince: &active,
+			}},
 		WithoutOutcome: status.Count{Count: 2, OldestSeconds: &oldest},
-		Claims:         status.Claims{Rows: 1200, Bytes: retained, OldestExpiredSeconds: &expired},
+		Deferred:       status.Count{Count: 3, OldestSeconds: &expired},
+		DeferredReasons: []status.Reason{
+			{Reason: "transient", Count: 2, OldestSeconds: &expired, NextSeconds: &next, MessageID: 17, LastStatus: &answer, LastError: "service unavailable"},
+			{Reason: "held", Count: 1, OldestSeconds: &oldest, MessageID: 18},
+		},
+		Claims: status.Claims{Rows: 1200, Bytes: retained, OldestExpiredSeconds: &expired},
 	}
 }
 
@@ -258,7 +264,7 @@ func TestRead_Poll(t *testing.T) {
 	}
 	b.execute(t, `select pg_advisory_lock(hashtextextended($1, 0))`, b.slot)
 	report = b.read(t)
-	expectSummary(t, report, "db1:4711 is polling (epoch 3), no message without outcome")
+	expectSummary(t, report, "polling since ", "(db1:4711, epoch 3), no message without outcome")
 	if pid := int(b.conn.PgConn().PID()); report.Poll == nil || report.Poll.PID != pid {
 		t.Errorf("the lock is held by %+v, want %d", report.Poll, pid)
 	}
@@ -268,5 +274,39 @@ func TestRead_Poll(t *testing.T) {
 	}
 	if got := text.String(); !strings.Contains(got, "lock ") || strings.Contains(got, "slot") || strings.Contains(got, "recorded") {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// Why messages are deferred, and which one is first.
+func TestRead_Reasons(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.execute(t, `insert into outbox.deferred (message_id, queue, reason, not_before, last_status, last_error) values
+		(7, 'orders', 'transient', now() + interval '1 minute', 503, 'first' || chr(27)), (8, 'orders', 'transient', now() + interval '10 seconds', 500, 'second'),
+		(9, 'orders', 'scheduled', now() - interval '1 second', null, null), (10, 'orders', 'held', null, null, null),
+		(11, 'orders', 'held', null, null, null), (12, 'orders', 'held', 'infinity', null, null), (13, 'orders', 'recovered', now(), null, null)`)
+	report := b.read(t)
+	expectSummary(t, report, "7 deferred (3 held, 2 transient, 1 recovered, others)")
+	byReason := map[string]status.Reason{}
+	for _, r := range report.DeferredReasons {
+		byReason[r.Reason] = r
+	}
+	if r := byReason["transient"]; r.MessageID != 7 || *r.LastStatus != 503 || *r.NextSeconds < 5 || *r.NextSeconds > 10 {
+		t.Errorf("transient: %+v", r)
+	}
+	if r := byReason["held"]; r.Count != 3 || r.MessageID != 10 || r.NextSeconds != nil || r.LastError != "" {
+		t.Errorf("held: %+v", r)
+	}
+	if r := byReason["scheduled"]; *r.NextSeconds != 0 {
+		t.Errorf("scheduled: %+v", r)
+	}
+	var text strings.Builder
+	if err := report.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"the next one in", "first: message 7, status 503, first \n", "1, due; first: message 9"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the text lacks %q:\n%s", want, &text)
+		}
 	}
 }

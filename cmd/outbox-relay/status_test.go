@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/status"
+)
+
+// watcher is `status --watch` beside the test, which reads its lines.
+type watcher struct {
+	lines *bufio.Scanner
+	err   strings.Builder
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func watch(t *testing.T, environment settings, args ...string) *watcher {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	w := &watcher{lines: bufio.NewScanner(reader), stop: stop, ended: make(chan error, 1)}
+	go func() {
+		w.ended <- run(ctx, append([]string{"status", "--watch"}, args...), environment.environ(), streams{out: writer, err: &w.err})
+		_ = writer.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		_ = reader.Close()
+	})
+	return w
+}
+
+// line is the next line that is written.
+func (w *watcher) line(t *testing.T) string {
+	t.Helper()
+	if !w.lines.Scan() {
+		t.Fatalf("the output ended: %v", <-w.ended)
+	}
+	return w.lines.Text()
+}
+
+// end stops the watch, which must be no error.
+func (w *watcher) end(t *testing.T) {
+	t.Helper()
+	w.stop()
+	if err := <-w.ended; err != nil {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
+func TestStatus_Watch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := watch(t, r.settings)
+	if line := w.line(t); !strings.HasSuffix(line, "Z no relay has run yet, no message without outcome") {
+		t.Errorf("the first line is %q", line)
+	}
+	r.insert(t, "a")
+	if line := w.line(t); !strings.Contains(line, "1 waiting (oldest ") {
+		t.Errorf("the second line is %q", line)
+	}
+	w.end(t)
+}
+
+func TestStatus_WatchJSON(t *testing.T) {
+	t.Parallel()
+	w := watch(t, newRig(t).settings, "--json")
+	for range 2 {
+		var report status.Report
+		if err := json.Unmarshal([]byte(w.line(t)), &report); err != nil || report.SchemaVersion != 1 {
+			t.Errorf("a line is %+v, %v", report, err)
+		}
+	}
+	w.end(t)
+}
+
+// A watch outlives the server, and does not begin without one.
+func TestStatus_WatchOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	r := rigOn(t, cluster.Migrated(t))
+	w := watch(t, r.settings)
+	w.line(t)
+	if err := cluster.Restart("immediate"); err != nil {
+		t.Fatal(err)
+	}
+	if line := w.line(t); !strings.Contains(line, "no relay has run yet") {
+		t.Errorf("after a restart the line is %q", line)
+	}
+	w.end(t)
+	if err := cluster.Stop("immediate"); err != nil {
+		t.Fatal(err)
+	}
+	expectCode(t, r.settings, exitUnexpected, []string{"status", "--watch"}, "connect")
+}
+
+// Why messages are deferred stands where a person looks first.
+func TestStatus_SaysWhyMessagesAreDeferred(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	fill(t, r)
+	expectCode(t, r.settings, exitStopped, []string{"status"}, "4 deferred (2 scheduled, 1 held, 1 transient)",
+		"first: message 4", "3 dead letters")
+}

@@ -1,0 +1,100 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Reason is why some of the deferred messages wait. Of very many only the first
+// [Bound] that the server comes across are looked at.
+type Reason struct {
+	Reason string `json:"reason"`
+	Count  int64  `json:"count"`
+	// OldestSeconds is how long ago the first of them was deferred.
+	OldestSeconds *float64 `json:"oldest_seconds"`
+	// NextSeconds is the time until the first of them is due, 0 if it is; nil if
+	// they have no time: they go with their queue or lane.
+	NextSeconds *float64 `json:"next_seconds"`
+	// MessageID is the first of them in the order in which they go, with its last
+	// answer and failure.
+	MessageID  int64  `json:"message_id"`
+	LastStatus *int   `json:"last_status"`
+	LastError  string `json:"last_error"`
+}
+
+const sqlReasons = `
+with d as materialized (
+	select message_id, position, reason, deferred_at, not_before, last_status, last_error from outbox.deferred limit $1::bigint
+), r as (
+	select reason, count(*) as n, min(position) as first,
+		extract(epoch from clock_timestamp() - min(deferred_at))::float8 as oldest,
+		greatest(0, extract(epoch from min(not_before) filter (where isfinite(not_before)) - clock_timestamp()))::float8 as next,
+		bool_or(isfinite(not_before)) as timed
+	from d group by reason
+)
+select distinct on (r.n, r.reason) r.reason, r.n, r.oldest, case when r.timed then r.next end,
+	d.message_id, d.last_status, coalesce(d.last_error, '')
+from r join d on d.reason = r.reason and d.position = r.first
+order by r.n desc, r.reason`
+
+func (r *Report) readReasons(ctx context.Context, tx pgx.Tx, in func(string) string) error {
+	rows, err := tx.Query(ctx, in(sqlReasons), Bound)
+	if err != nil {
+		return err
+	}
+	r.DeferredReasons, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Reason])
+	return err
+}
+
+// reasonsInSentence is how many reasons the sentence names.
+const reasonsInSentence = 3
+
+// reasons says for what deferred messages wait.
+func (r *Report) reasons() string {
+	var texts []string
+	for i := range r.DeferredReasons {
+		if i == reasonsInSentence {
+			texts = append(texts, "others")
+			break
+		}
+		reason := &r.DeferredReasons[i]
+		texts = append(texts, fmt.Sprintf("%d %s", reason.Count, oneLine(reason.Reason)))
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(texts, ", ") + ")"
+}
+
+// text is the reason in the table.
+func (r *Reason) text() string {
+	text := fmt.Sprint(r.Count)
+	switch {
+	case r.NextSeconds == nil:
+	case *r.NextSeconds == 0:
+		text += ", due"
+	default:
+		text += ", the next one in " + age(*r.NextSeconds)
+	}
+	text += fmt.Sprintf("; first: message %d", r.MessageID)
+	if r.LastStatus != nil {
+		text += fmt.Sprintf(", status %d", *r.LastStatus)
+	}
+	if r.LastError != "" {
+		text += ", " + oneLine(r.LastError)
+	}
+	return text
+}
+
+// oneLine makes text that others wrote safe for a terminal.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+}
