@@ -78,6 +78,7 @@ func newRoot(p *program) *cobra.Command {
 		newGrants(p),
 		newDoctor(p),
 		newStatus(p),
+		newHealth(p),
 		newDeadLetters(p),
 		newDeferred(p),
 		newQueues(p),

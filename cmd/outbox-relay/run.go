@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -15,7 +14,6 @@ import (
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
-	"github.com/outbox-relay/outbox-relay/relay/admin"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
 	"github.com/outbox-relay/outbox-relay/schema"
@@ -66,27 +64,6 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 	}
 	tellUnusedSlots(ctx, cfg, log)
 	return moving.Run(ctx)
-}
-
-// serveAdmin starts the admin server, before anything can hang and until the relay
-// has stopped: whoever asks gets an answer at every time. Messages move without
-// it, so what befalls it later ends nothing else.
-func serveAdmin(ctx context.Context, cfg *config.Config, moving *relay.Relay, log *zap.Logger) (stop func(), err error) {
-	if !cfg.Admin.Enabled() {
-		return func() {}, nil
-	}
-	server := admin.New(cfg.Admin, moving.State, log)
-	if err := server.Listen(ctx); err != nil {
-		return nil, &config.Error{Problems: []error{err}}
-	}
-	answering, end := context.WithCancel(context.WithoutCancel(ctx))
-	var group sync.WaitGroup
-	group.Go(func() {
-		if err := server.Run(answering); err != nil {
-			log.Error("nobody can ask for the relay's health any more", zap.Error(err))
-		}
-	})
-	return func() { end(); group.Wait() }, nil
 }
 
 // tellUnusedSlots points out slots that relays of this outbox used before,

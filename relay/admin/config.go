@@ -11,8 +11,8 @@ import (
 // Config holds the settings of the admin server. The env tags carry the names
 // without the prefix RELAY_.
 type Config struct {
-	// Listen is the host and port where the relay answers /livez and /readyz over
-	// HTTP; off is no server. Port 0 takes a free one, which the log names. Whoever
+	// Listen is the host and port where the relay answers /livez, /readyz and
+	// /status over HTTP; off is no server. Port 0 takes a free one, which the log names. Whoever
 	// reaches it sees names of queues and texts of errors, so outside of a
 	// container it should stay on this machine. Two relays on one machine need two
 	// ports.

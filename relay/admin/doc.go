@@ -19,4 +19,9 @@
 // Both are decided from what the relay knows of itself ([relay.State]): neither
 // asks Postgres or the queue, so no probe can hang, and none adds to the load of a
 // server that is in trouble.
+//
+// # How it is doing
+//
+// /status has all of that, and what the tables and the slot say, as JSON. It asks
+// the database, but never more than once in some seconds, however many ask.
 package admin

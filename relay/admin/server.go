@@ -31,12 +31,16 @@ type Server struct {
 	cfg      Config
 	log      *zap.Logger
 	mux      *http.ServeMux
+	lookout  lookout
 	listener net.Listener
+	life     context.Context // of Run
 }
 
-// New returns a server for the relay that state describes. It does not listen yet.
-func New(cfg Config, state func() relay.State, log *zap.Logger) *Server {
-	s := &Server{cfg: cfg, log: log.Named("admin"), mux: http.NewServeMux()}
+// New returns a server for the relay that state describes. Look reads from the
+// database what /status shows of it; what it returns becomes JSON. It does not
+// listen yet.
+func New(cfg Config, state func() relay.State, look func(context.Context) (any, error), log *zap.Logger) *Server {
+	s := &Server{cfg: cfg, log: log.Named("admin"), mux: http.NewServeMux(), lookout: lookout{look: look}}
 	s.Handle("GET /livez", s.health(func() Verdict {
 		now := state()
 		return Live(&s.cfg, &now)
@@ -45,6 +49,7 @@ func New(cfg Config, state func() relay.State, log *zap.Logger) *Server {
 		now := state()
 		return Ready(&s.cfg, &now)
 	}))
+	s.Handle("GET /status", s.status(state))
 	return s
 }
 
@@ -79,6 +84,8 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // Run answers until ctx ends, which is not an error. Listen comes before it.
 func (s *Server) Run(ctx context.Context) error {
+	s.life = ctx
+	defer s.lookout.tasks.Wait()
 	server := &http.Server{
 		Handler:           s.mux,
 		ReadHeaderTimeout: headerTimeout,

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -18,7 +19,13 @@ import (
 // serve runs a server until the test's end and returns its address.
 func serve(t *testing.T, state func() relay.State) string {
 	t.Helper()
-	s := admin.New(*defaults(), state, zap.NewNop())
+	return serveLooking(t, state, func(context.Context) (any, error) { return nil, errors.New("no database") })
+}
+
+// serveLooking is serve for a server that looks at a database.
+func serveLooking(t *testing.T, state func() relay.State, look func(context.Context) (any, error)) string {
+	t.Helper()
+	s := admin.New(*defaults(), state, look, zap.NewNop())
 	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +109,7 @@ func TestServer_AddressInUse(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	cfg.Listen = strings.TrimPrefix(serve(t, idle), "http://")
-	err := admin.New(*cfg, idle, zap.NewNop()).Listen(t.Context())
+	err := admin.New(*cfg, idle, nil, zap.NewNop()).Listen(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "RELAY_ADMIN_LISTEN is "+cfg.Listen) || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("got %v", err)
 	}

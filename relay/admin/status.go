@@ -1,0 +1,53 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/outbox-relay/outbox-relay/relay"
+)
+
+// Status is the answer of /status.
+type Status struct {
+	// Version is [Version].
+	Version int `json:"version"`
+	// Live and Ready are the answers of /livez and /readyz.
+	Live  Verdict `json:"live"`
+	Ready Verdict `json:"ready"`
+	// Relay is what the process knows of itself.
+	Relay relay.State `json:"relay"`
+	// Database is what the tables and the slot say.
+	Database Database `json:"database"`
+}
+
+// Database is a look at the database, a few seconds old at most.
+type Database struct {
+	At time.Time `json:"at"`
+	// Report is what `outbox-relay status --json` prints; nil if Error says why not.
+	Report any    `json:"report"`
+	Error  string `json:"error"`
+}
+
+// status answers everything at once, for people and for programs. It is always
+// 200: what is wrong is in it.
+func (s *Server) status(state func() relay.State) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		database := s.database(r)
+		now := state()
+		writeJSON(w, http.StatusOK, Status{
+			Version: Version, Live: Live(&s.cfg, &now), Ready: Ready(&s.cfg, &now), Relay: now, Database: database,
+		})
+	}
+}
+
+func (s *Server) database(r *http.Request) Database {
+	seen, err := s.lookout.get(r.Context(), s.life)
+	if err != nil {
+		return Database{At: time.Now(), Error: oneLine(err.Error())}
+	}
+	d := Database{At: seen.began, Report: seen.report}
+	if seen.err != nil {
+		d.Report, d.Error = nil, oneLine(seen.err.Error())
+	}
+	return d
+}

@@ -1,0 +1,87 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/outbox-relay/outbox-relay/relay/admin"
+)
+
+func askStatus(t *testing.T, url string) admin.Status {
+	t.Helper()
+	response, body := request(t, http.MethodGet, url+"/status", "")
+	var s admin.Status
+	if err := json.Unmarshal([]byte(body), &s); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%d %v: %s", response.StatusCode, err, body)
+	}
+	return s
+}
+
+// However many ask at once, and again soon after, there is one look at the
+// database.
+func TestServer_Status_LooksOnceForAll(t *testing.T) {
+	t.Parallel()
+	var looks atomic.Int64
+	answer := make(chan struct{})
+	url := serveLooking(t, idle, func(context.Context) (any, error) {
+		looks.Add(1)
+		<-answer
+		return map[string]int{"deferred": 7}, nil
+	})
+	var asking sync.WaitGroup
+	for range 10 {
+		asking.Go(func() {
+			s := askStatus(t, url)
+			report, _ := s.Database.Report.(map[string]any)
+			if s.Version != 1 || !s.Ready.OK || !s.Live.OK || s.Relay.Phase != "active" || report["deferred"] != 7.0 || s.Database.Error != "" {
+				t.Errorf("the status is %+v", s)
+			}
+		})
+	}
+	close(answer)
+	asking.Wait()
+	if n := looks.Load(); n != 1 {
+		t.Errorf("%d looks for 10 questions", n)
+	}
+}
+
+// A database that does not answer takes nothing but its part of the answer.
+func TestServer_Status_WithoutDatabase(t *testing.T) {
+	t.Parallel()
+	url := serveLooking(t, idle, func(context.Context) (any, error) {
+		return "half an answer", errors.New("connection\nrefused")
+	})
+	if s := askStatus(t, url); s.Database.Report != nil || s.Database.Error != "connection refused" || s.Relay.Phase != "active" {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
+// The end of the server ends a look that hangs.
+func TestServer_Status_EndsWithTheServer(t *testing.T) {
+	t.Parallel()
+	looking := make(chan struct{})
+	url := serveLooking(t, idle, func(ctx context.Context) (any, error) {
+		close(looking)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/status", http.NoBody)
+		if err == nil {
+			if response, err := http.DefaultClient.Do(r); err == nil {
+				response.Body.Close()
+			}
+		}
+	}()
+	<-looking
+	cancel()
+	<-gone
+}
