@@ -84,7 +84,9 @@ func fetch(ctx context.Context, tx pgx.Tx, ref reference) (text string, err erro
 		select body, state <> 'open' from replies where id = $1 for no key update`, ref.Reply).Scan(&body, &over)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return "", consumer.Permanent(fmt.Errorf("there is no reply %q", ref.Reply))
+		// Not Permanent: a message can be a little faster than the commit that
+		// wrote it is visible.
+		return "", fmt.Errorf("there is no reply %q", ref.Reply)
 	case err != nil:
 		return "", err
 	case over:
