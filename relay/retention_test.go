@@ -3,10 +3,13 @@ package relay_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/relay"
 )
 
 const countClaims = `select count(*) from outbox.claims`
@@ -99,5 +102,42 @@ func TestRetention_RemovedClaimsAreNotReadAgain(t *testing.T) {
 	})
 	if most := int64(2 * expired); read > most {
 		t.Errorf("%d entries of the index were read to remove %d claims, want at most %d", read, expired, most)
+	}
+}
+
+// A role that may not remove messages removes what it may.
+func TestRetention_WithoutRightsOnMessages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.Retention = time.Hour
+	role := pgx.Identifier{"relay of " + b.conn.Config().Database}.Sanitize()
+	b.exec(`create role ` + role + ` login`)
+	t.Cleanup(func() {
+		b.exec(`drop owned by ` + role)
+		b.exec(`drop role ` + role)
+	})
+	b.exec(`grant usage on schema outbox to ` + role)
+	b.exec(`grant select, insert, update, delete on all tables in schema outbox to ` + role)
+	b.exec(`grant execute on all functions in schema outbox to ` + role)
+	b.exec(`grant select on all sequences in schema outbox to ` + role)
+	b.exec(`revoke delete on outbox.messages from ` + role)
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, payload) values ('k', 'q', '{}')`)
+	b.exec(`insert into outbox.dispatched (message_id, attempts, dispatched_at) select id, 1, now() - interval '2 hours' from outbox.messages`)
+	b.expire(100)
+	config := b.conn.Config()
+	config.User = "relay of " + config.Database
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- relay.New(b.cfg, config, b.source, &accept{}, zap.NewNop()).Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	b.awaitCount(10, countClaims)
+	if n := b.count(countDispatched); n != 1 {
+		t.Errorf("%d outcomes are left, want 1", n)
 	}
 }
