@@ -108,6 +108,11 @@ type Config struct {
 	// change is for messages to come.
 	CloudEventsType string `env:"CLOUDEVENTS_TYPE, default=outbox-relay.message"`
 
+	// MetricsQueues is the number of queues that have metrics of their own: the
+	// first ones to which this process sends. The rest is counted together, as
+	// queue "other". Each costs about 35 time series.
+	MetricsQueues int `env:"METRICS_QUEUES, default=50"`
+
 	// TrustWindow is how old the last word of the server may be when a request
 	// is sent. It must be shorter than the time after which the server gives
 	// the slot to another relay.
@@ -139,6 +144,7 @@ func (c *Config) Validate() error {
 	atLeast("CONFLICT_ATTEMPTS", c.ConflictAttempts, 1)
 	atLeast("MAX_ATTEMPTS", c.MaxAttempts, 1)
 	atLeast("BREAKER_FAILURES", c.BreakerFailures, 1)
+	atLeast("METRICS_QUEUES", c.MetricsQueues, 0)
 	longer("OUTCOME_LINGER", c.OutcomeLinger, 0)
 	longer("RETRY_MIN", c.RetryMin, time.Millisecond)
 	longer("RETRY_MAX", c.RetryMax, c.RetryMin)

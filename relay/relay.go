@@ -42,6 +42,7 @@ type Relay struct {
 	sessions    atomic.Uint64
 	interrupted atomic.Pointer[vital.Trouble]
 	totals      totals
+	counts      *counts
 
 	mu sync.Mutex
 	// carried are the outcomes that the last session could not write, by
@@ -66,6 +67,7 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 		sweeping:  newStore(dialer, cfg.Schema, cfg.Slot),
 		after:     time.After,
 		started:   time.Now(),
+		counts:    newCounts(cfg.MetricsQueues),
 		carried:   map[int64]*outcome{},
 	}
 	r.enter(stepWaiting, nil)

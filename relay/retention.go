@@ -40,6 +40,7 @@ func (s *session) retainAll(ctx context.Context) error {
 			return nil
 		}
 		s.pulses.retention.Note(time.Now(), err)
+		s.relay.counts.retained(time.Now(), n, err)
 		switch {
 		case isPermanent(err):
 			// Some installations keep these rights from the relay. It moves

@@ -70,7 +70,7 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 	}
 	s := &session{relay: r, log: log, workers: make([]worker, r.cfg.MaxInFlight)}
 	s.writer = &writer{
-		cfg: r.cfg, log: log, store: r.writing, epoch: epoch,
+		cfg: r.cfg, log: log, store: r.writing, epoch: epoch, counts: r.counts,
 		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1),
 	}
 	s.router = newRouter(r.cfg, log, s.writer.put)
@@ -215,6 +215,7 @@ func (s *session) feed(ctx context.Context) error {
 			return err
 		}
 		s.pulses.intake.Begin(time.Now())
+		s.relay.counts.received.Add(uint64(len(rows)))
 		batch := make([]message, len(rows))
 		for i := range rows {
 			batch[i].row = &rows[i]
@@ -253,6 +254,7 @@ func (s *session) takeIn(ctx context.Context, batch []message) error {
 func (s *session) durable(batch []*outcome) {
 	s.useful = true
 	s.relay.totals.count(time.Now(), batch)
+	s.relay.counts.outcomes(batch)
 	numbers := make([]uint64, 0, len(batch))
 	for _, o := range batch {
 		if !o.message.cached {

@@ -37,9 +37,12 @@ func (s *session) work(w *worker, intake, work context.Context, lose context.Can
 		if !s.writeDown(intake, m, lose) || intake.Err() != nil || s.trust(intake) != nil {
 			return // not sent; the message is read again
 		}
-		w.pulse.Begin(time.Now())
+		began := time.Now()
+		w.pulse.Begin(began)
 		receipt, err := s.relay.publisher.Publish(work, m.row)
-		w.pulse.End(time.Now())
+		ended := time.Now()
+		w.pulse.End(ended)
+		s.relay.counts.request(m, began, ended, err)
 		if err != nil && work.Err() != nil {
 			return // nobody knows; the message is read again
 		}

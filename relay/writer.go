@@ -20,6 +20,7 @@ type writer struct {
 	store *store
 	epoch int64
 
+	counts   *counts
 	position func() string    // the confirmed flush, recorded with every batch
 	durable  func([]*outcome) // called after each commit
 
@@ -91,7 +92,10 @@ func (w *writer) flush(own context.Context) error {
 		return nil
 	}
 	err := w.insist(own, "write outcomes", func(ctx context.Context) error {
-		return w.store.write(ctx, w.epoch, w.position(), batch)
+		began := time.Now()
+		err := w.store.write(ctx, w.epoch, w.position(), batch)
+		w.counts.write(len(batch), time.Since(began), err)
+		return err
 	})
 	if err != nil {
 		w.mu.Lock()
