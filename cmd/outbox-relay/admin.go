@@ -4,14 +4,11 @@ import (
 	"context"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/config"
-	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
-	"github.com/outbox-relay/outbox-relay/schema"
 )
 
 // serveAdmin starts the admin server, before anything can hang and until the relay
@@ -34,16 +31,4 @@ func serveAdmin(ctx context.Context, cfg *config.Config, moving *relay.Relay, lo
 		}
 	})
 	return func() { end(); group.Wait() }, nil
-}
-
-// readStatus reads what the verb status shows.
-func readStatus(ctx context.Context, cfg *config.Config) (report *status.Report, err error) {
-	err = withConnection(ctx, cfg, func(conn *pgx.Conn) error {
-		if err := schema.Check(ctx, conn, cfg.Schema); err != nil {
-			return err
-		}
-		report, err = status.Read(ctx, conn, cfg.Schema, cfg.CDC.Slot)
-		return err
-	})
-	return report, err
 }
