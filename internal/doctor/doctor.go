@@ -30,7 +30,7 @@ func Run(ctx context.Context, cfg Config) *Report {
 	// Of several hosts the relay takes the primary.
 	cfg.Database = cdc.Primary(ctx, cfg.Database, connectTimeout)
 	cfg.Replication = cdc.Primary(ctx, cfg.Replication, connectTimeout)
-	p := &patient{cfg: cfg, queue: newQueueClient(cfg.Queue)}
+	p := &patient{cfg: cfg}
 	defer p.close()
 	report := &Report{SchemaVersion: 1}
 	for i := range checks {
@@ -44,8 +44,7 @@ func Run(ctx context.Context, cfg Config) *Report {
 
 // patient is what the checks look at, and what they pass on to later ones.
 type patient struct {
-	cfg   Config
-	queue *queueClient
+	cfg Config
 
 	conn    *pgx.Conn // set by D01
 	version int       // server_version_num, set by D01
@@ -61,10 +60,10 @@ type patient struct {
 }
 
 func (p *patient) close() {
-	if p.conn != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		_ = p.conn.Close(ctx)
+	if p.conn == nil {
+		return
 	}
-	p.queue.http.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = p.conn.Close(ctx)
 }

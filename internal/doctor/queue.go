@@ -3,11 +3,13 @@ package doctor
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/url"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
+	"github.com/outbox-relay/outbox-relay/relay/infrai"
 )
 
 // queueAnswers asks what can be asked without publishing: whether the queue
@@ -20,7 +22,12 @@ func queueAnswers(ctx context.Context, p *patient) (finding, error) {
 			remedy: "set INFRAI_API_KEY or INFRAI_API_KEY_FILE, and INFRAI_BASE_URL if it is not the public queue",
 		}, nil
 	}
-	doubts, f := p.queue.discover(ctx)
+	queue, err := newQueueClient(p.cfg.Queue)
+	if err != nil {
+		return finding{}, err
+	}
+	defer queue.Close()
+	doubts, f := discover(ctx, queue)
 	if f != nil {
 		return *f, nil
 	}
@@ -28,7 +35,7 @@ func queueAnswers(ctx context.Context, p *patient) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	missing, f := p.queue.lookUp(ctx, names)
+	missing, f := lookUp(ctx, queue, names)
 	switch {
 	case f != nil:
 		return *f, nil
@@ -72,95 +79,69 @@ func (p *patient) queuesInUse(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+// queueTimeout bounds one request: the queue is asked several times.
+const queueTimeout = 5 * time.Second
+
+// newQueueClient asks what changes nothing.
+func newQueueClient(cfg infrai.Config) (*infraiadmin.Client, error) {
+	cfg.RequestTimeout = queueTimeout
+	return infraiadmin.New(cfg)
+}
+
 // discover reads the description of publishing, which needs no key, and returns
-// what does not fit what the relay sends.
-func (q *queueClient) discover(ctx context.Context) (doubts []string, f *finding) {
-	answer, err := q.get(ctx, "/v1/discovery/queue.publish", "")
-	if err != nil {
-		remedy := "check INFRAI_BASE_URL, name resolution, proxy and firewall"
-		if q.local() {
-			remedy = "start the queue there, for example with `outbox-relay emulator`, or check INFRAI_BASE_URL"
-		}
+// what does not fit what the relay sends. At run time nothing depends on it.
+func discover(ctx context.Context, queue *infraiadmin.Client) (doubts []string, f *finding) {
+	const publish = "queue.publish"
+	described, err := queue.Capability(ctx, publish)
+	problem, known := errors.AsType[*infraiadmin.Error](err)
+	switch {
+	case err == nil:
+		call, _ := infraiadmin.CallOf(publish) // the relay makes it
+		call.Requests = call.Requests[:1]      // fields that few messages use are no reason for a warning
+		return described.Doubts(call), nil
+	case known && problem.Problem == infraiadmin.Unreadable && problem.Status == 0:
+		return []string{publish + ": " + problem.Err.Error()}, nil
+	case known && problem.Status != 0:
 		return nil, &finding{
-			status: Fail, observed: networkText(err), message: "cannot reach the queue at " + q.host(), remedy: remedy,
-		}
-	}
-	if answer.status/100 != 2 {
-		return nil, &finding{
-			status: Fail, observed: "discovery answers " + answer.text(), message: q.host() + " does not answer as an Infrai queue",
+			status: Fail, observed: "discovery answers " + problem.Answer(), message: queue.Host() + " does not answer as an Infrai queue",
 			remedy: "check INFRAI_BASE_URL; if it is right, wait and look again",
 		}
 	}
-	return publishDoubts(answer.body), nil
+	return nil, notAnswered(err)
 }
 
 // lookUp asks for each queue and returns those that do not exist. Without any
-// name it asks for the list, to see whether the key is taken.
-func (q *queueClient) lookUp(ctx context.Context, names []string) (missing []string, f *finding) {
-	key, err := q.key()
-	if err != nil {
-		return nil, &finding{
-			status: Fail, observed: "no API key", message: oneLine(err),
-			remedy: "set INFRAI_API_KEY_FILE to a file that the relay can read",
+// name it asks whether the key is taken.
+func lookUp(ctx context.Context, queue *infraiadmin.Client, names []string) (missing []string, f *finding) {
+	if len(names) == 0 {
+		if err := queue.CheckKey(ctx); err != nil {
+			return nil, notAnswered(err)
 		}
-	}
-	paths := []string{"/v1/queue/list"}
-	if len(names) > 0 {
-		paths = paths[:0]
 	}
 	for _, name := range names {
-		paths = append(paths, "/v1/queue/get/"+url.PathEscape(name))
-	}
-	for i, path := range paths {
-		answer, err := q.get(ctx, path, key)
-		if err != nil {
-			return nil, &finding{
-				status: Fail, observed: networkText(err), message: "cannot reach the queue at " + q.host(),
-				remedy: "check proxy and firewall",
-			}
-		}
-		switch f := answer.refusal(); {
-		case f != nil:
-			return nil, f
-		case answer.status == http.StatusNotFound && len(names) > 0:
-			missing = append(missing, names[i])
+		exists, err := queue.Exists(ctx, name)
+		switch {
+		case err != nil:
+			return nil, notAnswered(err)
+		case !exists:
+			missing = append(missing, name)
 		}
 	}
 	return missing, nil
 }
 
-// refusal is what an answer says about the key or the service; nil if it is
-// about one queue.
-func (a *answer) refusal() *finding {
-	f := &finding{status: Fail, observed: a.text()}
-	switch {
-	case a.status/100 == 2, a.status == http.StatusNotFound:
-		return nil
-	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
-		f.message = "API key refused"
-		f.remedy = "set INFRAI_API_KEY (or the file) to a key of the project with the right to use queues"
-	case a.status == http.StatusPaymentRequired:
-		f.message = "the account has no credit: nothing can be published"
-		f.remedy = "top up the account"
-	case a.status == http.StatusTooManyRequests:
+// notAnswered is what a question means that was not answered.
+func notAnswered(err error) *finding {
+	problem, known := errors.AsType[*infraiadmin.Error](err)
+	if !known {
+		return &finding{status: Fail, observed: "not asked", message: oneLine(err), remedy: "look again"}
+	}
+	f := &finding{status: Fail, observed: problem.Answer(), message: problem.Meaning(), remedy: problem.Hint()}
+	if problem.Problem == infraiadmin.TooMany {
 		f.status = Warn
-		f.message = "the queue asks to wait: too many requests"
-		f.remedy = "look again in a minute"
-	case a.status/100 == 3:
-		f.message = "the queue redirects; the relay does not take its key elsewhere"
-		f.remedy = "set INFRAI_BASE_URL to the final address"
-	default:
-		f.message = "the queue does not answer as expected"
-		f.remedy = "wait and look again"
+	}
+	if f.observed == "" {
+		f.observed = oneLine(problem.Err)
 	}
 	return f
-}
-
-// networkText is the cause of a failed request without the URL, which says
-// nothing new.
-func networkText(err error) string {
-	if requestErr, ok := errors.AsType[*url.Error](err); ok {
-		err = requestErr.Err
-	}
-	return oneLine(err)
 }

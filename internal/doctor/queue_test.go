@@ -21,7 +21,7 @@ func TestD48_WrongKey(t *testing.T) {
 	t.Parallel()
 	cfg := newConfig(t, noDatabase)
 	cfg.Queue.APIKey = secret.New("ifr_the_wrong_key")
-	r := expect(t, cfg, "D48", doctor.Fail, "API key refused", "401", "INFRAI_API_KEY")
+	r := expect(t, cfg, "D48", doctor.Fail, "the API key is refused", "401", "INFRAI_API_KEY")
 	if text := r.Message + r.Observed + r.Remedy; strings.Contains(text, "ifr_the_wrong_key") {
 		t.Errorf("the key is in %q", text)
 	}
@@ -32,6 +32,28 @@ func TestD48_WrongKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, cfg, "D48", doctor.Pass, "key accepted")
+	if err := os.WriteFile(file, []byte("two words\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, cfg, "D48", doctor.Fail, "no API key", "on one line", "INFRAI_API_KEY_FILE")
+}
+
+// Any server at a wrong address says 404: that is no missing queue.
+func TestD48_NotAQueue(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	execute(t, url, `insert into outbox.messages (key, queue, payload) values ('a', 'orders', '{}')`)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/discovery/queue.publish" {
+			_, _ = w.Write([]byte(described))
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	defer web.Close()
+	cfg.Queue.BaseURL = web.URL
+	expect(t, cfg, "D48", doctor.Fail, "404", "INFRAI_BASE_URL")
 }
 
 func TestD48_MissingQueue(t *testing.T) {
@@ -113,7 +135,7 @@ func TestD48_Answers(t *testing.T) {
 		"without payload":       {discovery(strings.ReplaceAll(described, "payload", "body")), doctor.Warn, "payload"},
 		"payload of a new type": {discovery(strings.Replace(described, `"object"}`, `"string"}`, 1)), doctor.Warn, "does not fit"},
 		"no credit":             {status(http.StatusPaymentRequired), doctor.Fail, "no credit"},
-		"forbidden":             {status(http.StatusForbidden), doctor.Fail, "API key refused"},
+		"forbidden":             {status(http.StatusForbidden), doctor.Fail, "the API key may not do this"},
 		"too many requests":     {status(http.StatusTooManyRequests, "Retry-After", "1"), doctor.Warn, "wait"},
 		"broken":                {status(http.StatusBadGateway), doctor.Fail, "502 SOME_CODE"},
 		"redirect":              {status(http.StatusTemporaryRedirect, "Location", "http://127.0.0.1:1/"), doctor.Fail, "redirects"},

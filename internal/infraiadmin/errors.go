@@ -74,12 +74,9 @@ var meanings = map[Problem]struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	text := e.Act + ": " + meanings[e.Problem].text
-	switch {
-	case e.Problem == Unreachable || e.Problem == Untrusted || e.Problem == Silent:
-		text += " at " + e.Host
-	case e.Status != 0:
-		text += " (" + strings.TrimSpace(strconv.Itoa(e.Status)+" "+e.Code)
+	text := e.Act + ": " + e.Meaning()
+	if e.Status != 0 {
+		text += " (" + e.Answer()
 		if e.RequestID != "" {
 			text += ", request " + e.RequestID
 		}
@@ -92,6 +89,23 @@ func (e *Error) Error() string {
 		text += ": " + strconv.Quote(e.Text)
 	}
 	return text
+}
+
+// Meaning says what the matter is, in words.
+func (e *Error) Meaning() string {
+	text := meanings[e.Problem].text
+	if e.Problem == Unreachable || e.Problem == Untrusted || e.Problem == Silent {
+		text += " at " + e.Host
+	}
+	return text
+}
+
+// Answer is the status of the answer and its code, empty without one.
+func (e *Error) Answer() string {
+	if e.Status == 0 {
+		return ""
+	}
+	return strings.TrimSpace(strconv.Itoa(e.Status) + " " + e.Code)
 }
 
 // Unwrap returns the cause.

@@ -3,10 +3,8 @@ package infraiadmin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,17 +83,15 @@ func (c *Client) Plan(ctx context.Context, queue string, s Settings) ([]Step, er
 	return plan, nil
 }
 
-// look fills in what a step has to do. That a queue is missing is believed of an
-// answer in an envelope only: any server at a wrong address says 404.
+// look fills in what a step has to do.
 func (c *Client) look(ctx context.Context, s *Step) error {
-	data, err := c.data(ctx, request{act: "look at queue " + s.Queue, method: http.MethodGet, path: "/v1/queue/get/" + s.Queue})
-	var refused *Error
+	data, exists, err := c.describe(ctx, s.Queue)
 	switch {
-	case errors.As(err, &refused) && refused.Problem == NotFound && refused.said:
-		s.Action = Create
-		return nil
 	case err != nil:
 		return err
+	case !exists:
+		s.Action = Create
+		return nil
 	}
 	s.compare(data)
 	s.Action = Keep
