@@ -23,7 +23,8 @@ type Claims struct {
 const sqlClaims = `
 select coalesce(nullif(c.reltuples, -1)::bigint, pg_stat_get_live_tuples(c.oid)), pg_total_relation_size(c.oid),
 	has_column_privilege(c.oid, 'expires_at', 'select')
-from pg_class c where c.oid = 'outbox.claims'::regclass`
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = $1 and c.relname = 'claims'`
 
 // Reads the beginning of the index claims_expires_at.
 const sqlOldestExpired = `
@@ -31,9 +32,9 @@ select extract(epoch from clock_timestamp() - (
 	select expires_at from outbox.claims where expires_at < now() and isfinite(expires_at) order by expires_at limit 1
 ))::float8`
 
-func (r *Report) readClaims(ctx context.Context, tx pgx.Tx, in func(string) string) error {
+func (r *Report) readClaims(ctx context.Context, tx pgx.Tx, schema string, in func(string) string) error {
 	var mayLook bool
-	if err := tx.QueryRow(ctx, in(sqlClaims)).Scan(&r.Claims.Rows, &r.Claims.Bytes, &mayLook); err != nil || !mayLook {
+	if err := tx.QueryRow(ctx, sqlClaims, schema).Scan(&r.Claims.Rows, &r.Claims.Bytes, &mayLook); err != nil || !mayLook {
 		return err
 	}
 	return tx.QueryRow(ctx, in(sqlOldestExpired)).Scan(&r.Claims.OldestExpiredSeconds)

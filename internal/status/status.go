@@ -88,7 +88,7 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 	if err := r.readReasons(ctx, tx, in); err != nil {
 		return err
 	}
-	return r.readClaims(ctx, tx, in)
+	return r.readClaims(ctx, tx, schema, in)
 }
 
 // Looks at the newest messages only, by the primary key: older ones without
