@@ -56,11 +56,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestTest(t *testing.T) {
-	t.Parallel()
-	Test(t, small)
-}
-
 func TestRun_SaysWhatWasProved(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
