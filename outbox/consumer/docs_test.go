@@ -88,6 +88,14 @@ func count(r consumer.Report) {
 	deliveries.AddFloat("seconds", r.Elapsed.Seconds())
 }
 
+// either reads messages from before and after the change of an envelope.
+func either(payload []byte) (consumer.Message, error) {
+	if m, err := consumer.CloudEvents(payload); err == nil {
+		return m, nil
+	}
+	return consumer.Plain(consumer.Field("event_id"))(payload)
+}
+
 // The code of the page is the code above.
 func TestDocs_ShowTheCode(t *testing.T) {
 	t.Parallel()
@@ -100,8 +108,8 @@ func TestDocs_ShowTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(blocks) != 5 {
-		t.Errorf("%d blocks of code, want 5", len(blocks))
+	if len(blocks) != 6 {
+		t.Errorf("%d blocks of code, want 6", len(blocks))
 	}
 	for _, block := range blocks {
 		if !strings.Contains(string(code), string(block[1])) {
@@ -185,5 +193,21 @@ func TestDocs_Count(t *testing.T) {
 	}
 	if spent := deliveries.Get("seconds").(*expvar.Float).Value(); spent <= 0 {
 		t.Errorf("%v seconds", spent)
+	}
+}
+
+func TestDocs_Either(t *testing.T) {
+	t.Parallel()
+	for _, payload := range []string{
+		`{"event_id":"order-1-placed","total":12.50}`,
+		`{"specversion":"1.0","id":"order-1-placed","source":"shop","type":"orders","data":{"event_id":"order-1-placed","total":12.50}}`,
+	} {
+		m, err := either([]byte(payload))
+		if err != nil || m.ID != "order-1-placed" || string(m.Data) != `{"event_id":"order-1-placed","total":12.50}` {
+			t.Errorf("%s, %s, %v", m.ID, m.Data, err)
+		}
+	}
+	if _, err := either([]byte(`{"total":12.50}`)); err == nil {
+		t.Error("an event without an id is taken")
 	}
 }
