@@ -56,6 +56,7 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 		return err
 	}
 	defer stopAnswering()
+	defer p.tellSystemd(ctx, cfg, moving, log)()
 	if err := awaitSchema(ctx, cfg, moving, log); err != nil {
 		if ctx.Err() != nil {
 			return nil
