@@ -71,30 +71,38 @@ func (s *session) retain(ctx context.Context) (n removed, err error) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", what, err))
 		}
 	}
+	rest := func(d time.Duration) bool {
+		s.pulses.retention.Turn(time.Now()) // millions of rows take minutes
+		return sleep(ctx, d)
+	}
 	if cfg.Retention > 0 {
-		n.messages, err = store.removeAllOld(ctx, cfg.Retention)
+		n.messages, err = store.removeAllOld(ctx, rest, cfg.Retention)
 		note("old messages", err)
-		n.withdrawn, err = store.removeSome(ctx, store.sql.removeWithdrawn, retentionBatch, cfg.Retention)
+		n.withdrawn, err = store.removeSome(ctx, rest, store.sql.removeWithdrawn, retentionBatch, cfg.Retention)
 		note("old withdrawals", err)
 	}
 	if cfg.DeadLetterRetention > 0 {
-		n.deadLetters, err = store.removeSome(ctx, store.sql.removeDiscarded, retentionBatch, cfg.DeadLetterRetention)
+		n.deadLetters, err = store.removeSome(ctx, rest, store.sql.removeDiscarded, retentionBatch, cfg.DeadLetterRetention)
 		note("discarded dead letters", err)
 	}
-	n.claims, err = store.removeExpired(ctx)
+	n.claims, err = store.removeExpired(ctx, rest)
 	note("expired claims", err)
 	return n, errors.Join(errs...)
 }
 
+// resting waits between two batches, and reports false when there is no time for
+// another one.
+type resting func(time.Duration) bool
+
 // removeAllOld looks through the dispatched messages.
-func (s *store) removeAllOld(ctx context.Context, age time.Duration) (n int64, err error) {
+func (s *store) removeAllOld(ctx context.Context, rest resting, age time.Duration) (n int64, err error) {
 	for after := int64(0); ; {
 		batch, err := s.removeOld(ctx, after, age)
 		if err != nil {
 			return n, err
 		}
 		n += batch.removed
-		if batch.removed == 0 || !sleep(ctx, retentionPause) {
+		if batch.removed == 0 || !rest(retentionPause) {
 			return n, nil
 		}
 		after = batch.last
@@ -102,7 +110,7 @@ func (s *store) removeAllOld(ctx context.Context, age time.Duration) (n int64, e
 }
 
 // removeSome runs a statement that removes a batch until a batch is not full.
-func (s *store) removeSome(ctx context.Context, sql string, args ...any) (n int64, err error) {
+func (s *store) removeSome(ctx context.Context, rest resting, sql string, args ...any) (n int64, err error) {
 	for {
 		var batch int64
 		err := s.with(ctx, func(conn *pgx.Conn) error {
@@ -112,7 +120,7 @@ func (s *store) removeSome(ctx context.Context, sql string, args ...any) (n int6
 			return n, err
 		}
 		n += batch
-		if batch < retentionBatch || !sleep(ctx, retentionPause) {
+		if batch < retentionBatch || !rest(retentionPause) {
 			return n, nil
 		}
 	}
@@ -123,7 +131,7 @@ func (s *store) removeSome(ctx context.Context, sql string, args ...any) (n int6
 // what is removed, and a transaction that stays open can keep it there for hours.
 // A batch that takes long is one on a busy server: the wait after it is longer, so
 // that most of the time is left to those who claim.
-func (s *store) removeExpired(ctx context.Context) (n int64, err error) {
+func (s *store) removeExpired(ctx context.Context, rest resting) (n int64, err error) {
 	for from := (pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}); ; {
 		var batch int64
 		began := time.Now()
@@ -135,7 +143,7 @@ func (s *store) removeExpired(ctx context.Context) (n int64, err error) {
 		}
 		n += batch
 		wait := min(max(retentionPause, 4*time.Since(began)), retentionPauseMost)
-		if batch < retentionBatch || !sleep(ctx, wait) {
+		if batch < retentionBatch || !rest(wait) {
 			return n, nil
 		}
 	}

@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -47,6 +48,20 @@ func (b *bundle) begin(statements ...string) pgx.Tx {
 		}
 	}
 	return tx
+}
+
+// startAs runs a relay with a connection of its own choice until the test's end.
+func (b *bundle) startAs(config *pgx.ConnConfig) *relay.Relay {
+	ctx, stop := context.WithCancel(context.Background())
+	moving, ended := relay.New(b.cfg, config, b.source, &accept{}, zap.NewNop()), make(chan error, 1)
+	go func() { ended <- moving.Run(ctx) }()
+	b.t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			b.t.Error(err)
+		}
+	})
+	return moving
 }
 
 // Somebody takes expired claims again, in transactions that stay open, and one
@@ -127,17 +142,29 @@ func TestRetention_WithoutRightsOnMessages(t *testing.T) {
 	b.expire(100)
 	config := b.conn.Config()
 	config.User = "relay of " + config.Database
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- relay.New(b.cfg, config, b.source, &accept{}, zap.NewNop()).Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	b.startAs(config)
 	b.awaitCount(10, countClaims)
 	if n := b.count(countDispatched); n != 1 {
 		t.Errorf("%d outcomes are left, want 1", n)
+	}
+}
+
+// A loop that removes for minutes comes by with every batch: it is not stuck.
+func TestRetention_ComesByWithEveryBatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.expire(60_000)
+	moving := b.startAs(b.conn.Config())
+	pgtest.Eventually(t, patience, func() error {
+		for _, loop := range moving.State().Loops {
+			if loop.Name == "retention" && loop.Turned != nil {
+				return nil
+			}
+		}
+		return errors.New("retention has not come by")
+	})
+	if n := b.count(countClaims); n <= 10 {
+		t.Errorf("it came by when %d claims were left", n)
 	}
 }
