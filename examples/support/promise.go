@@ -24,7 +24,7 @@ func (r *rig) thirtyDays() {
 		r.Fatalf("%v, want a limit", err)
 	}
 	r.Say("%s", limit)
-	r.Prove("as a delay that is refused: no queue waits so long", drill.Is("field", limit.Field, "delay_seconds"))
+	r.Prove("a delay of thirty days is refused: no queue waits so long", drill.Is("field", limit.Field, "delay_seconds"))
 
 	day := time.Now().Add(month)
 	r.answerAt(kept, text, day)
