@@ -34,7 +34,7 @@ grant execute on function {{$.Schema}}.record_position(text, bigint, pg_lsn) to 
 -- expire.
 grant usage on schema {{$.Schema}} to {{.}};
 grant select on {{$.Schema}}.message_status, {{$.Schema}}.dispatched, {{$.Schema}}.deferred, {{$.Schema}}.dead_letters,
-	{{$.Schema}}.queues, {{$.Schema}}.envelopes, {{$.Schema}}.relays, {{$.Schema}}.schema_version to {{.}};
+	{{$.Schema}}.withdrawn, {{$.Schema}}.queues, {{$.Schema}}.envelopes, {{$.Schema}}.relays, {{$.Schema}}.schema_version to {{.}};
 grant select (expires_at) on {{$.Schema}}.claims to {{.}};
 {{- end}}
 {{- with .Owner}}

@@ -218,6 +218,7 @@ func TestGrants_EachRoleCanDoItsJobAndNothingElse(t *testing.T) {
 				`select * from outbox.dispatched`,
 				`select reason, last_error from outbox.deferred`,
 				`select reason, last_error from outbox.dead_letters`,
+				`select * from outbox.withdrawn`,
 				`select * from outbox.queues`,
 				`select * from outbox.envelopes`,
 				`select * from outbox.relays`,

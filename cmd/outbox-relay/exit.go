@@ -26,6 +26,7 @@ const (
 	exitSlotLost     = 12
 	exitDoctorFailed = 13
 	exitNeedsPerson  = 14
+	exitVerifyFailed = 16
 )
 
 // exitCodes says what each code means, in the order of the help text.
@@ -41,6 +42,7 @@ var exitCodes = []struct {
 	{exitSlotLost, "the slot is missing, lost or not ours"},
 	{exitDoctorFailed, "doctor found problems"},
 	{exitNeedsPerson, "a person is needed: settings of the server, rights, certificates, publication, tables or account of the queue"},
+	{exitVerifyFailed, "verify found messages without outcome, or with two"},
 }
 
 func exitCodeHelp() string {
@@ -67,6 +69,8 @@ func exitCode(err error) int {
 		return exitSlotHeld
 	case is[*doctorError](err):
 		return exitDoctorFailed
+	case is[*verifyError](err):
+		return exitVerifyFailed
 	case is[*poll.OperatorError](err):
 		return exitNeedsPerson
 	case is[*infraiadmin.Different](err), queueNeedsPerson(err):
