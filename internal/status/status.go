@@ -53,18 +53,23 @@ const statementTimeout = 5 * time.Second
 // Read reads the state of a slot and of the tables in schema.
 func Read(ctx context.Context, conn *pgx.Conn, schema, slot string) (*Report, error) {
 	r := &Report{SchemaVersion: 1, Mover: Mover{slotName: slot}}
-	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		limit := fmt.Sprintf("set local statement_timeout = %d", statementTimeout.Milliseconds())
-		if _, err := tx.Exec(ctx, limit); err != nil {
-			return err
-		}
-		return r.read(ctx, tx, schema)
-	})
+	err := readOnly(ctx, conn, func(tx pgx.Tx) error { return r.read(ctx, tx, schema) })
 	if err != nil {
 		return nil, fmt.Errorf("read status: %w", err)
 	}
 	r.Summary = r.sentence()
 	return r, nil
+}
+
+// readOnly runs do in a transaction whose statements cannot take long.
+func readOnly(ctx context.Context, conn *pgx.Conn, do func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		limit := fmt.Sprintf("set local statement_timeout = %d", statementTimeout.Milliseconds())
+		if _, err := tx.Exec(ctx, limit); err != nil {
+			return err
+		}
+		return do(tx)
+	})
 }
 
 func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {

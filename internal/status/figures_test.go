@@ -1,0 +1,68 @@
+package status_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outbox-relay/outbox-relay/internal/status"
+)
+
+func (b bundle) figures(t *testing.T) *status.Figures {
+	t.Helper()
+	figures, err := status.ReadFigures(t.Context(), b.conn, "outbox", b.slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return figures
+}
+
+func TestReadFigures_BeforeTheFirstStart(t *testing.T) {
+	t.Parallel()
+	f := setup(t).figures(t)
+	if f.WrittenBytes == 0 || f.SlotInactiveSince != nil || len(f.DeadLetterReasons) != 0 || f.OldestUnknownSeconds != nil {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestReadFigures_CountsByReason(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	before := b.figures(t).WrittenBytes
+	b.execute(t, `insert into outbox.dead_letters (message_id, attempts, reason)
+		select i, 1, case when i = 1 then 'discarded' when i < 4 then 'conflict' else 'refused' end from generate_series(1, 9) i`)
+	b.execute(t, `insert into outbox.deferred (message_id, queue, reason, unknown_since)
+		values (11, 'q', 'held', null), (12, 'q', 'unknown_outcome', now() - interval '1 hour')`)
+	f := b.figures(t)
+	if diff := cmp.Diff([]status.ReasonCount{{"conflict", 2}, {"refused", 6}}, f.DeadLetterReasons); diff != "" {
+		t.Error(diff)
+	}
+	if age := *f.OldestUnknownSeconds; age < 3600 || age > 3660 {
+		t.Errorf("the oldest request without an answer was %v s ago", age)
+	}
+	if f.Deferred.Count != 2 || len(f.DeferredReasons) != 2 || f.WrittenBytes <= before {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestReadFigures_Tables(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bytes := func(name string) int64 {
+		tables := b.figures(t).Tables
+		i := slices.IndexFunc(tables, func(table status.Table) bool { return table.Name == name })
+		if i < 0 {
+			t.Fatalf("no %s among %+v", name, tables)
+		}
+		return tables[i].Bytes
+	}
+	if n := len(b.figures(t).Tables); n != 9 {
+		t.Errorf("%d tables, want 9", n)
+	}
+	before := bytes("messages")
+	b.execute(t, `insert into outbox.messages (key, queue, payload) select i::text, 'q', '{}' from generate_series(1, 5000) i`)
+	if after := bytes("messages"); after < before+5000*40 {
+		t.Errorf("messages had %d bytes, and %d with 5000 more", before, after)
+	}
+}
