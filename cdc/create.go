@@ -65,13 +65,19 @@ func (s *Source) makeSlot(ctx context.Context, conn *pgx.Conn, server server) (b
 	}
 	begun := time.Now()
 	s.log.Info("making the slot")
-	created, err := createSlot(ctx, conn, s.config.Slot, server.version, s.config.SlotTimeout, s.log)
+	created, err := createSlot(ctx, conn, s.config.Slot, server.version, s.config.SlotTimeout, s.awaits)
 	if err != nil || !created {
 		return false, err
 	}
 	s.created = true
 	s.log.Info("slot created", zap.Duration(fieldElapsed, time.Since(begun)))
 	return true, nil
+}
+
+// awaits tells what the making of the slot waits for.
+func (s *Source) awaits(b blocker) {
+	s.setProblem(fmt.Errorf("slot creation waits for an open transaction: %s (%s), since %s", b.who, b.application, b.since))
+	s.log.Warn("slot creation waits for an open transaction", b.fields()...)
 }
 
 func (s *Source) announceSlot(ctx context.Context) error {
@@ -105,12 +111,12 @@ func (s *Source) giveUpSlot(ctx context.Context, conn *pgx.Conn, found slot) err
 const firstSlotTry = 2 * time.Second
 
 // createSlot makes the slot, which waits for every transaction that was open
-// when it began. It tries for as long as ctx lasts and says what it waits for.
+// when it began. It tries for as long as ctx lasts and tells what it waits for.
 // It reports false if somebody else made the slot meanwhile.
 //
 // The SQL function is used because it can be ended by a statement_timeout and
 // by a cancel request; the replication command cannot.
-func createSlot(ctx context.Context, conn *pgx.Conn, name string, version int, timeout time.Duration, log *zap.Logger) (bool, error) {
+func createSlot(ctx context.Context, conn *pgx.Conn, name string, version int, timeout time.Duration, waits func(blocker)) (bool, error) {
 	create := "select pg_catalog.pg_create_logical_replication_slot($1, 'pgoutput', false, false)"
 	if version >= versionFailoverSlots {
 		create = "select pg_catalog.pg_create_logical_replication_slot($1, 'pgoutput', false, false, true)"
@@ -137,7 +143,7 @@ func createSlot(ctx context.Context, conn *pgx.Conn, name string, version int, t
 		}
 		if blocker.who != waitsFor {
 			waitsFor = blocker.who
-			log.Warn("slot creation waits for an open transaction", blocker.fields()...)
+			waits(blocker)
 		}
 	}
 }

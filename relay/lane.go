@@ -145,6 +145,7 @@ type queue struct {
 	listed      bool      // stands in the router's ring
 	lastSuccess time.Time // when a request got through, the last time
 	lastReturn  time.Time // when a request ended, the last time
+	waits       time.Time // for State: since when it is held and might send
 	live        ages      // of its live messages, until their outcome is durable
 	fetched     ages      // of its messages from the table, while they are in memory
 	hold        *hold     // not nil while the table may have rows of any of its lanes

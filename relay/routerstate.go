@@ -63,6 +63,9 @@ type QueueState struct {
 	// Hold is held, draining or closing while new messages of the queue wait in the
 	// table behind others; empty otherwise.
 	Hold string `json:"hold"`
+	// Waits is since when that has been so although nothing stands in the way of
+	// the queue, as far as anybody has looked.
+	Waits *time.Time `json:"waits"`
 	// HeldLanes counts lanes that wait in the table on their own, up to
 	// [HeldLanesBound] over all queues.
 	HeldLanes int `json:"held_lanes"`
@@ -124,7 +127,7 @@ func (r *router) state(now time.Time) RouterState {
 			Name: q.name, Gate: q.gate.state(), Paused: q.settings.Paused, RatePerSecond: q.settings.RatePerSecond,
 			InFlight: q.inFlight, InFlightLimit: r.limit(q), InMemory: q.inMemory,
 			Oldest: orNullTime(q.live.oldest()), OldestCached: orNullTime(q.fetched.oldest()),
-			Hold: q.hold.String(), HeldLanes: held[q.name],
+			Hold: q.hold.String(), Waits: r.waits(now, q), HeldLanes: held[q.name],
 			LastSuccess: orNullTime(q.lastSuccess), LastReturn: orNullTime(q.lastReturn),
 		})
 		if came := q.live.oldest(); !came.IsZero() && (oldest.IsZero() || came.Before(oldest)) {
@@ -134,6 +137,18 @@ func (r *router) state(now time.Time) RouterState {
 	s.Oldest = orNullTime(oldest)
 	slices.SortFunc(s.Queues, func(a, b QueueState) int { return strings.Compare(a.Name, b.Name) })
 	return s
+}
+
+// waits notes when somebody sees for the first time that a queue is held which
+// might send.
+func (r *router) waits(now time.Time, q *queue) *time.Time {
+	switch {
+	case q.hold == nil || !loadable(q) || r.endpoint.closed || q.gate.closed:
+		q.waits = time.Time{}
+	case q.waits.IsZero():
+		q.waits = now
+	}
+	return orNullTime(q.waits)
 }
 
 // heldLanes counts the lanes of each queue that wait on their own, up to a bound:

@@ -37,7 +37,7 @@ type session struct {
 func (r *Relay) runSession(intake context.Context) (useful bool, err error) {
 	own, lose := context.WithCancelCause(context.WithoutCancel(intake))
 	defer lose(nil)
-	r.enter(stepPreparing, nil)
+	r.enter(StepPreparing, nil)
 	s, err := r.begin(intake)
 	if err == nil {
 		r.sessions.Add(1)

@@ -13,18 +13,22 @@ type step struct {
 	err   error // why it is there; nil if that is a matter of course
 }
 
-// StepEnding is the [State.Step] of a relay whose session ends: requests in flight
-// come back, and what is left is written.
-const StepEnding = "ending"
+// Values of [State.Step].
+const (
+	// StepPreparing: the relay has the stream, and a session begins.
+	StepPreparing = "preparing"
+	// StepEnding: a session ends. Requests in flight come back, and what is left is
+	// written.
+	StepEnding = "ending"
+)
 
 // The other steps.
 const (
-	stepWaiting   = "waiting"   // Run has not been called
-	stepOpening   = "opening"   // the source looks for the stream
-	stepPreparing = "preparing" // a session begins
-	stepRunning   = "running"   // messages move
-	stepResting   = "resting"   // before the next one
-	stepStopped   = "stopped"   // Run has returned
+	stepWaiting = "waiting" // Run has not been called
+	stepOpening = "opening" // the source looks for the stream
+	stepRunning = "running" // messages move
+	stepResting = "resting" // before the next one
+	stepStopped = "stopped" // Run has returned
 )
 
 func (r *Relay) enter(name string, err error) {
@@ -58,7 +62,7 @@ func (r *Relay) phase(source *Condition) (phase Phase, since time.Time, err erro
 		if s := r.session.Load(); s != nil && s.careful() {
 			phase = Careful
 		}
-	case stepPreparing:
+	case StepPreparing:
 		err = r.hindrance()
 	case stepOpening, stepResting:
 		return r.opening(phase, since, err, source)

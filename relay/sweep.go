@@ -137,6 +137,7 @@ func (s *session) checkNumbers(ctx context.Context, w *sweeper) error {
 // passed waits until the confirmed flush has passed a position.
 func (s *session) passed(ctx context.Context, position string) error {
 	for {
+		s.pulses.sweep.Turn(time.Now()) // that may take as long as it likes
 		passed, err := s.relay.sweeping.reached(ctx, s.relay.source.Position(), position)
 		if err != nil || passed {
 			return err

@@ -175,7 +175,8 @@ func TestOPS06_QueueDown(t *testing.T) {
 	}
 }
 
-// OPS-06: Postgres is down, before the relay has seen it and after.
+// OPS-06: Postgres is down, before the relay has seen it and after. In between the
+// slot cannot be made.
 func TestOPS06_PostgresDown(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
@@ -185,7 +186,18 @@ func TestOPS06_PostgresDown(t *testing.T) {
 	p := relaybin.Run(t, w.Env, "run")
 	h := examine(t, p)
 	h.turnsRed("fail: starting", "connect")
+	open, err := w.Connect().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := scenario.Write(t.Context(), open, scenario.Message{Key: "never"}); err != nil {
+		t.Fatal(err)
+	}
 	proxy.Refuse(false)
+	h.turnsRed("fail: starting", "slot creation waits for an open transaction: pid")
+	if err := open.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	h.turnsGreen("ok: active")
 	awaitLife(t, w, "before")
 	if err := cluster.Stop("immediate"); err != nil {

@@ -44,7 +44,11 @@ func Ready(cfg *Config, state *relay.State) Verdict {
 func (e *examiner) notStreaming() {
 	s := e.state
 	reason := s.Reason
-	if reason == "" {
+	switch {
+	case reason != "":
+	case s.Step == relay.StepPreparing:
+		reason = "it has the stream, and looks through the tables"
+	default:
 		reason = "it is on its way to the stream"
 	}
 	e.fail(string(s.Phase), &s.Since, s.Hint, "%s", reason)
@@ -167,8 +171,8 @@ func (e *examiner) queue(q *relay.QueueState) {
 	if e.age(q.Oldest) >= e.cfg.MaxAge {
 		e.fail("oldest", q.Oldest, "", "queue %s: a message was read %s ago and has no outcome", q.Name, e.ago(q.Oldest))
 	}
-	if e.stalled(q) {
-		e.fail("stalled", q.OldestCached, "", "queue %s: messages were loaded %s ago, and none of them has gone out since", q.Name, e.ago(q.OldestCached))
+	if since := e.stalled(q); since != nil {
+		e.fail("stalled", since, "", "queue %s: deferred messages may go out, and none of them has for %s", q.Name, e.ago(since))
 	}
 	switch {
 	case q.Paused:
@@ -177,20 +181,28 @@ func (e *examiner) queue(q *relay.QueueState) {
 		e.warn("backlog", nil, "", "queue %s: messages wait in the table, new ones behind them (%s)", q.Name, q.Hold)
 	}
 	if q.HeldLanes > 0 {
-		e.warn("held", nil, "outbox-relay deferred list --queue "+q.Name, "queue %s: %d ordering keys wait behind a message that is tried again", q.Name, q.HeldLanes)
+		e.warn("held", nil, "outbox-relay deferred list --queue "+q.Name, "queue %s: %d ordering keys wait behind a message that failed", q.Name, q.HeldLanes)
 	}
 }
 
-// stalled reports whether deferred messages of a queue are in memory and nothing
-// of it comes back, although nobody wants that. A queue with a rate may have to
-// wait for its next request.
-func (e *examiner) stalled(q *relay.QueueState) bool {
+// stalled is since when deferred messages of a queue have been in memory, or in the
+// table, and nothing of it has come back, although nobody wants that; nil if all is
+// well. A queue with a rate may have to wait for its next request.
+func (e *examiner) stalled(q *relay.QueueState) *time.Time {
 	long := e.cfg.MaxAge
 	if q.RatePerSecond > 0 {
 		long += time.Duration(float64(time.Second) * 2 / q.RatePerSecond)
 	}
-	open := !q.Paused && !q.Gate.Closed && !e.state.Router.Endpoint.Closed
-	return open && e.age(q.OldestCached) >= long && (q.LastReturn == nil || e.age(q.LastReturn) >= long)
+	closed := q.Paused || q.Gate.Closed || e.state.Router.Endpoint.Closed
+	if closed || q.LastReturn != nil && e.age(q.LastReturn) < long {
+		return nil
+	}
+	for _, since := range []*time.Time{q.OldestCached, q.Waits} {
+		if e.age(since) >= long {
+			return since
+		}
+	}
+	return nil
 }
 
 // shorten leaves so many findings, and says that there were more.

@@ -127,6 +127,10 @@ func TestReady(t *testing.T) {
 		{"stalled", queue(func(q *relay.QueueState) {
 			q.Hold, q.OldestCached, q.LastReturn = "draining", ago(30*time.Second), ago(time.Minute)
 		}), "fail stalled backlog"},
+		{"in the table for no reason", queue(func(q *relay.QueueState) {
+			q.Hold, q.Waits, q.LastReturn = "held", ago(30*time.Second), ago(time.Minute)
+		}), "fail stalled backlog"},
+		{"in the table since a moment", queue(func(q *relay.QueueState) { q.Hold, q.Waits, q.LastReturn = "held", ago(time.Second), ago(time.Hour) }), "ok backlog"},
 		{"slow by a rate", queue(func(q *relay.QueueState) {
 			q.OldestCached, q.LastReturn, q.RatePerSecond = ago(time.Minute), ago(40*time.Second), 0.05
 		}), "ok"},
