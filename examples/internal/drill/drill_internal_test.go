@@ -89,17 +89,17 @@ func TestRun_StopsAtWhatDoesNotHold(t *testing.T) {
 	}
 }
 
-func TestRun_EndsWithItsContext(t *testing.T) {
+func TestAwait_EndsWithTheDrill(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	waiting := small
-	waiting.Play = func(s *Stage) {
-		cancel()
-		s.Await(func(context.Context) error { return errors.New("for ever") })
-	}
+	cancel()
 	var out strings.Builder
-	if code := run(ctx, waiting, &out); code != 1 || !strings.Contains(out.String(), "for ever") {
-		t.Errorf("exit code %d, said:\n%s", code, out.String())
+	p := &program{out: &out}
+	p.play(func() {
+		newStage(ctx, p, Drill{}, func(string) {}).Await(func(context.Context) error { return errors.New("for ever") })
+	})
+	if !p.Failed() || !strings.Contains(out.String(), "for ever") {
+		t.Errorf("said %q", out.String())
 	}
 }
 
