@@ -173,7 +173,14 @@ func TestInfraiDeliveries(t *testing.T) {
 	}
 	expectCode(t, projectOf(t, answer(`{"ok":true,"data":{"items":[]}}`)).settings, exitStopped, []string{"infrai", "deliveries", "wh_1"}, "0 deliveries")
 	expectCode(t, p.settings, exitUsage, []string{"infrai", "deliveries", "../keys"}, "is not an id")
-	expectCode(t, newProject(t).settings, exitUnexpected, []string{"infrai", "deliveries", "wh_1"}, "404", "hint:")
+	local := newProject(t)
+	expectCode(t, local.settings, exitUnexpected, []string{"infrai", "deliveries", "wh_1"}, "404 WEBHOOK_NOT_FOUND", "hint:")
+	if _, err := local.queue.AddDelivery(emulator.Delivery{ID: "dlv_1", Webhook: "wh_1", Event: "message.dead", Status: "failed", DestinationStatus: 503}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"wh_1", "dlv_1"} {
+		expectCode(t, local.settings, exitStopped, []string{"infrai", "deliveries", id}, "1 delivery", "dlv_1", "message.dead", "failed", "503")
+	}
 }
 
 func TestInfraiDiscover(t *testing.T) {

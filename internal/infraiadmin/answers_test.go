@@ -1,10 +1,13 @@
 package infraiadmin_test
 
 import (
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -88,6 +91,55 @@ func TestDeliveries_EveryKnownShape(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "known shape") {
 			t.Errorf("%s: %v, %v", data, got, err)
 		}
+	}
+}
+
+// The emulator tells what it was given, for the id of the webhook and for that of
+// the delivery.
+func TestDeliveries_OfTheEmulator(t *testing.T) {
+	t.Parallel()
+	c, server := newQueue(t, emulator.Config{})
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	if _, err := server.AddDelivery(emulator.Delivery{
+		ID: "dlv_1", Webhook: "wh_1", Event: "message.dead", Time: at, Status: "failed", DestinationStatus: 503, Attempts: 3,
+		Payload: json.RawMessage(`{"card":"private"}`),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := []infraiadmin.Delivery{{
+		ID: "dlv_1", Event: "message.dead", Status: "failed", DestinationStatus: "503", At: "2026-01-02T03:04:05Z", Attempts: "3",
+		Others: []string{"payload", "webhook"},
+	}}
+	for _, id := range []string{"wh_1", "dlv_1"} {
+		got, err := c.Deliveries(t.Context(), id)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", id, err, diff)
+		}
+	}
+	_, err := c.Deliveries(t.Context(), "wh_2")
+	if failure, _ := errors.AsType[*infraiadmin.Error](err); failure == nil || failure.Problem != infraiadmin.NotFound || failure.Code != "WEBHOOK_NOT_FOUND" {
+		t.Errorf("an unknown id: %v", err)
+	}
+}
+
+// A queue that is missing is not an error; a server that is none is one.
+func TestExists(t *testing.T) {
+	t.Parallel()
+	c, _ := newQueue(t, emulator.Config{Queues: []string{"orders"}})
+	for name, want := range map[string]bool{"orders": true, "mails": false} {
+		if got, err := c.Exists(t.Context(), name); got != want || err != nil {
+			t.Errorf("%s exists: %t, %v", name, got, err)
+		}
+	}
+	if err := c.CheckKey(t.Context()); err != nil {
+		t.Errorf("a key that is taken: %v", err)
+	}
+	_, err := serve(t, http.NotFoundHandler()).Exists(t.Context(), "orders")
+	if failure, _ := errors.AsType[*infraiadmin.Error](err); failure == nil || failure.Problem != infraiadmin.NotFound {
+		t.Errorf("a server that is no queue: %v", err)
+	}
+	if _, err := c.Exists(t.Context(), "../orders"); err == nil {
+		t.Error("a name that leads elsewhere was asked for")
 	}
 }
 

@@ -40,7 +40,7 @@ func TestCalls_FitTheirDescription(t *testing.T) {
 				t.Errorf("%s: %q", listed.ID, doubts)
 			}
 		}
-		if want := len(infraiadmin.Calls()) - 1; compared != want { // all but the webhooks, which the emulator has not
+		if want := len(infraiadmin.Calls()); compared != want {
 			t.Errorf("%d calls were compared, want %d", compared, want)
 		}
 	}

@@ -89,7 +89,7 @@ func (c *call) read() (answer, error) {
 	if err := c.split(); err != nil {
 		return refuse(http.StatusBadRequest, codeInvalidJSON, err.Error()), nil
 	}
-	if !c.route.named {
+	if c.route.names == "" {
 		c.queue, _ = c.text(c.route.queueField())
 	}
 	return c.findKey(), nil

@@ -21,6 +21,7 @@ const (
 	codeQueueExists     = "QUEUE_ALREADY_EXISTS"
 	codeQueueInUse      = "QUEUE_IN_USE"
 	codeMessageNotFound = "MESSAGE_NOT_FOUND"
+	codeWebhookNotFound = "WEBHOOK_NOT_FOUND"
 	codeRouteNotFound   = "ROUTE_NOT_FOUND"
 	codeWrongMethod     = "METHOD_NOT_ALLOWED"
 )

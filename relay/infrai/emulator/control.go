@@ -30,6 +30,7 @@ func (s *Server) controlRoutes() http.Handler {
 	mux.HandleFunc("DELETE /_emulator/faults", s.clearFaults)
 	mux.HandleFunc("DELETE /_emulator/faults/{id}", s.removeFault)
 	mux.HandleFunc("GET /_emulator/journal", s.readJournal)
+	mux.HandleFunc("POST /_emulator/deliveries", s.addDeliveries)
 	return mux
 }
 
@@ -94,21 +95,8 @@ func (s *Server) changeSettings(w http.ResponseWriter, r *http.Request) {
 
 // addFaults takes one fault, or several as an array.
 func (s *Server) addFaults(w http.ResponseWriter, r *http.Request) {
-	var raw json.RawMessage
-	if !readJSON(w, r, &raw) {
-		return
-	}
-	list := make([]Fault, 1)
-	target := any(&list[0])
-	if bytes.HasPrefix(raw, []byte("[")) {
-		target = &list
-	}
-	err := json.Unmarshal(raw, target)
-	for i := range list {
-		err = errors.Join(err, list[i].Validate())
-	}
-	if err != nil {
-		complain(w, err)
+	list, ok := readSome[Fault](w, r)
+	if !ok {
 		return
 	}
 	ids := make([]uint64, len(list))
@@ -158,6 +146,34 @@ func (s *Server) readJournal(w http.ResponseWriter, r *http.Request) {
 		page.Entries = []Entry{}
 	}
 	writeJSON(w, page)
+}
+
+// validator is what can say what is wrong with it.
+type validator[T any] interface {
+	*T
+	Validate() error
+}
+
+// readSome reads one value that is valid, or several as an array.
+func readSome[T any, P validator[T]](w http.ResponseWriter, r *http.Request) (list []T, ok bool) {
+	var raw json.RawMessage
+	if !readJSON(w, r, &raw) {
+		return nil, false
+	}
+	list = make([]T, 1)
+	target := any(&list[0])
+	if bytes.HasPrefix(raw, []byte("[")) {
+		target = &list
+	}
+	err := strictUnmarshal(raw, target)
+	for i := range list {
+		err = errors.Join(err, P(&list[i]).Validate())
+	}
+	if err != nil {
+		complain(w, err)
+		return nil, false
+	}
+	return list, true
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

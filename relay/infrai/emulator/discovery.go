@@ -33,8 +33,8 @@ func appendIndex(b []byte) []byte {
 // appendHead appends the open object that index and capability share.
 func (r *route) appendHead(b []byte) []byte {
 	path := r.path
-	if r.named {
-		path += "{queue}"
+	if r.names != "" {
+		path += "{" + r.names + "}"
 	}
 	b = append(b, `{"id":"`+r.id+`","method":"`+r.method+`","path":"`+path+`","available":true,"idempotent":`...)
 	if r.idempotent {

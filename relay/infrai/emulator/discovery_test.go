@@ -30,8 +30,8 @@ func TestDiscovery_DescribesTheRoutes(t *testing.T) {
 	if err := json.Unmarshal(s.do(http.MethodGet, "/v1/discovery", ``, "Authorization", "").Raw, &index); err != nil {
 		t.Fatal(err)
 	}
-	if len(index.Capabilities) != 12 {
-		t.Errorf("%d capabilities, want 12", len(index.Capabilities))
+	if len(index.Capabilities) != 13 {
+		t.Errorf("%d capabilities, want 13", len(index.Capabilities))
 	}
 	for _, listed := range index.Capabilities {
 		var one capability
@@ -43,7 +43,7 @@ func TestDiscovery_DescribesTheRoutes(t *testing.T) {
 			t.Errorf("%+v is listed as %+v", one, listed)
 		}
 		compile(t, one.Params)
-		path := strings.Replace(one.Path, "{queue}", "nowhere", 1)
+		path := strings.NewReplacer("{queue}", "nowhere", "{id}", "nothing").Replace(one.Path)
 		if got := s.do(one.Method, path, `{}`); got.Error != nil && got.Error.Code == "ROUTE_NOT_FOUND" {
 			t.Errorf("%s is not served at %s %s", one.ID, one.Method, path)
 		}

@@ -11,8 +11,8 @@ type route struct {
 	method  string
 	path    string
 	summary string
-	// named routes have the queue's name behind their path.
-	named bool
+	// names is what stands behind the path: a queue, an id, or nothing.
+	names string
 	// idempotent routes remember keys for 24 hours.
 	idempotent bool
 	// open routes need no key.
@@ -54,26 +54,36 @@ var routes = []*route{
 		summary: "List the queues.", serve: (*Server).list,
 	},
 	{
-		id: "queue.get", method: http.MethodGet, path: "/v1/queue/get/", named: true,
+		id: "queue.get", method: http.MethodGet, path: "/v1/queue/get/", names: aQueue,
 		summary: "Describe a queue.", serve: (*Server).get,
 	},
 	{
-		id: "queue.stats", method: http.MethodGet, path: "/v1/queue/stats/", named: true, assumed: true,
+		id: "queue.stats", method: http.MethodGet, path: "/v1/queue/stats/", names: aQueue, assumed: true,
 		summary: "Count the messages of a queue.", serve: (*Server).stats,
 	},
 	{
-		id: "queue.delete", method: http.MethodDelete, path: "/v1/queue/delete/", named: true,
+		id: "queue.delete", method: http.MethodDelete, path: "/v1/queue/delete/", names: aQueue,
 		summary: "Delete a queue and its messages.", serve: (*Server).delete,
 	},
 	{
-		id: "queue.dlq.list", method: http.MethodGet, path: "/v1/queue/dlq/list/", named: true, assumed: true,
+		id: "queue.dlq.list", method: http.MethodGet, path: "/v1/queue/dlq/list/", names: aQueue, assumed: true,
 		summary: "List the dead letters of a queue.", serve: (*Server).listDeadLetters,
 	},
 	{
-		id: "queue.dlq.redrive", method: http.MethodPost, path: "/v1/queue/dlq/redrive/", named: true, idempotent: true,
+		id: "queue.dlq.redrive", method: http.MethodPost, path: "/v1/queue/dlq/redrive/", names: aQueue, idempotent: true,
 		summary: "Put the dead letters of a queue back.", fields: redriveFields, serve: (*Server).redrive,
 	},
+	{
+		id: "account.webhooks.deliveries", method: http.MethodGet, path: "/v1/account/webhooks/deliveries/", names: anID, assumed: true,
+		summary: "Tell the deliveries of a webhook, or one delivery.", serve: (*Server).listDeliveries,
+	},
 }
+
+// What a path can name.
+const (
+	aQueue = "queue"
+	anID   = "id"
+)
 
 const discoveryPath = "/v1/discovery"
 
@@ -81,14 +91,19 @@ const discoveryPath = "/v1/discovery"
 var discoveryRoute = &route{id: "discovery", method: http.MethodGet, path: discoveryPath, open: true, serve: (*Server).discover}
 
 // findRoute returns the route of a path and the queue that the path names.
-func findRoute(path string) (r *route, name string) {
+func findRoute(path string) (r *route, queue string) {
 	for _, r := range routes {
-		if !r.named && path == r.path {
+		if r.names == "" && path == r.path {
 			return r, ""
 		}
-		if rest, found := strings.CutPrefix(path, r.path); found && r.named && rest != "" && !strings.Contains(rest, "/") {
+		rest, found := strings.CutPrefix(path, r.path)
+		if !found || r.names == "" || rest == "" || strings.Contains(rest, "/") {
+			continue
+		}
+		if r.names == aQueue {
 			return r, rest
 		}
+		return r, ""
 	}
 	return nil, ""
 }

@@ -36,6 +36,8 @@ type Server struct {
 	keys     map[*route]*keyring
 	inFlight map[string]bool // keys whose request is being handled
 
+	deliveries []Delivery // in the order in which they were given
+
 	oddities sync.Map // unknown fields that were logged
 }
 
