@@ -38,7 +38,8 @@ func startProgram(ctx context.Context, path string, env map[string]string, log i
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	command := exec.CommandContext(ctx, path, args...)
-	command.Env = os.Environ()
+	// A relay that is measured takes no port that another one has.
+	command.Env = append(os.Environ(), "RELAY_ADMIN_LISTEN=off")
 	command.Stderr = log
 	for name, value := range env {
 		command.Env = append(command.Env, name+"="+value)

@@ -144,6 +144,9 @@ func (c *claiming) round(ctx context.Context, round int) error {
 	if err != nil {
 		return err
 	}
+	if left, err := c.left(ctx, round); err != nil || !left {
+		return errors.Join(err, errors.New("expired claims were removed without the right to do so"))
+	}
 	during, took, err := c.beside(ctx, `grant delete on outbox.claims to outbox_relay`, func(ctx context.Context) error {
 		return c.awaitRemoval(ctx, round)
 	})
@@ -193,22 +196,27 @@ func (c *claiming) beside(ctx context.Context, right string, await func(context.
 	return s, took, err
 }
 
-// awaitRemoval waits until the claims of a round are removed. They go in the order
-// of their expiry.
+// awaitRemoval waits until the claims of a round are removed.
 func (c *claiming) awaitRemoval(ctx context.Context, round int) error {
 	ctx, cancel := context.WithTimeout(ctx, graceful+time.Duration(c.cfg.Expired)*time.Millisecond)
 	defer cancel()
 	for {
-		var left bool
-		err := c.rig.conn.QueryRow(ctx, `select exists (select from outbox.claims where consumer = $1 and event_id = md5($2 || ' ' || $3))`,
-			claimConsumer, fmt.Sprint(round), fmt.Sprint(c.cfg.Expired)).Scan(&left)
+		left, err := c.left(ctx, round)
 		if err != nil || !left {
 			return err
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
+			return fmt.Errorf("expired claims are not removed: %w", err)
 		}
 	}
+}
+
+// left reports whether the last of the expired claims of a round is there. They
+// go in the order of their expiry.
+func (c *claiming) left(ctx context.Context, round int) (left bool, err error) {
+	err = c.rig.conn.QueryRow(ctx, `select exists (select from outbox.claims where consumer = $1 and event_id = md5($2 || ' ' || $3))`,
+		claimConsumer, fmt.Sprint(round), fmt.Sprint(c.cfg.Expired)).Scan(&left)
+	return left, err
 }
 
 // measure lets the workers claim until act has ended.
