@@ -78,6 +78,7 @@ func newRoot(p *program) *cobra.Command {
 		newGrants(p),
 		newDoctor(p),
 		newStatus(p),
+		newExplain(p),
 		newVerify(p),
 		newHealth(p),
 		newDeadLetters(p),

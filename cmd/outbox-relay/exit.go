@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/explain"
 	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
@@ -26,6 +27,7 @@ const (
 	exitSlotLost     = 12
 	exitDoctorFailed = 13
 	exitNeedsPerson  = 14
+	exitNoMessage    = 15
 	exitVerifyFailed = 16
 )
 
@@ -42,6 +44,7 @@ var exitCodes = []struct {
 	{exitSlotLost, "the slot is missing, lost or not ours"},
 	{exitDoctorFailed, "doctor found problems"},
 	{exitNeedsPerson, "a person is needed: settings of the server, rights, certificates, publication, tables or account of the queue"},
+	{exitNoMessage, "explain knows no such message"},
 	{exitVerifyFailed, "verify found messages without outcome, or with two"},
 }
 
@@ -69,6 +72,8 @@ func exitCode(err error) int {
 		return exitSlotHeld
 	case is[*doctorError](err):
 		return exitDoctorFailed
+	case is[*explain.UnknownError](err):
+		return exitNoMessage
 	case is[*verifyError](err):
 		return exitVerifyFailed
 	case is[*poll.OperatorError](err):

@@ -12,7 +12,9 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/explain"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
 
@@ -34,6 +36,8 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("open: %w", cdc.ErrSlotLost), exitSlotLost},
 		{fmt.Errorf("open: %w", cdc.ErrSlotForeign), exitSlotLost},
 		{&doctorError{1}, exitDoctorFailed},
+		{&explain.UnknownError{}, exitNoMessage},
+		{&verifyError{new(verify.Report)}, exitVerifyFailed},
 		{fmt.Errorf("open: %w", new(cdc.OperatorError)), exitNeedsPerson},
 		{server("42501"), exitNeedsPerson},
 		{&connectError{server("28P01")}, exitNeedsPerson},

@@ -19,6 +19,7 @@ func (r *rig) grantOperator(role string) {
 	r.exec(`create role ` + role)
 	r.exec(`grant usage on schema outbox to ` + role)
 	r.exec(`grant select on outbox.message_status, outbox.envelopes, outbox.schema_version to ` + role)
+	r.exec(`grant select on outbox.dispatched, outbox.withdrawn, outbox.relays to ` + role)
 	r.exec(`grant select, insert, update, delete on outbox.deferred, outbox.dead_letters to ` + role)
 	r.exec(`grant select, insert, update on outbox.queues to ` + role)
 }
