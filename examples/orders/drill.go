@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,11 +35,12 @@ var orders = drill.Drill{
 	Roles: map[string]drill.Role{"receiver": app.Receive, "worker": work},
 }
 
-// work is the worker's program, which looks at the queue more often than in
-// production, so that nobody waits for it.
+// work is the worker's program. It looks at the queue more often than in
+// production, so that nobody waits for it, and tells the drill what it did.
 func work(ctx context.Context, env func(string) string) error {
 	return app.Work(ctx, env, consumer.LoopConfig{
 		Lease: lease, RetryDelay: retryDelay, PollInterval: 20 * time.Millisecond, MaxPause: 100 * time.Millisecond,
+		Report: func(r consumer.Report) { slog.Info(r.Outcome.String(), "event", r.Message.ID, "error", r.Err) },
 	})
 }
 

@@ -48,7 +48,7 @@ func killedBeforeTheAck(s *shop) {
 	left := s.Left(app.Orders)
 	s.Pass(lease)
 	next := s.worker()
-	s.AwaitLine(next, "event=fulfil-1004 outcome=repeated")
+	s.AwaitLine(next, "repeated event=fulfil-1004")
 	s.settle()
 	s.proveOnce("the next worker finds it done", drill.Is("not acked by the first", left, 1))
 	s.Stop(next)

@@ -20,9 +20,9 @@ import (
 
 const (
 	// Patience bounds each wait; it only ends broken drills.
-	Patience = 30 * time.Second
+	Patience = time.Minute
 	// limit bounds a drill.
-	limit = 3 * time.Minute
+	limit = 5 * time.Minute
 	// apiKey is what everybody shows to the queue, which takes any.
 	apiKey = "drill"
 	// noPause is for programs that are built with the race detector: without it
@@ -95,6 +95,7 @@ func (s *Stage) startQueue() {
 	s.Cleanup(s.Queue.Close)
 	s.QueueURL = s.Serve(s.Queue)
 	s.Say("an Infrai queue, emulated, at %s", s.QueueURL)
+	s.Say("time stands still, and passes when it is told to: the queue's clock is moved, and claims are made older")
 }
 
 // Serve serves over HTTP on a free port of the loopback interface until the

@@ -25,7 +25,7 @@ func Receive(ctx context.Context, env func(string) string) error {
 	}
 	defer db.Close()
 	secrets := func() []string { return strings.Fields(read(env("SHOPIFY_SECRETS_FILE"))) }
-	handler, err := Receiver(db, secrets, consumer.ReceiverConfig{Report: report})
+	handler, err := Receiver(db, secrets, consumer.ReceiverConfig{})
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,6 @@ func Work(ctx context.Context, env func(string) string, config consumer.LoopConf
 		BaseURL: env("INFRAI_BASE_URL"), Name: Orders,
 		APIKey: func() string { return read(env("INFRAI_API_KEY_FILE")) },
 	}
-	config.Report = report
-	config.Trouble = func(err error) { slog.Warn("queue", "error", err) }
 	worker, err := Worker(db, queue, config)
 	if err != nil {
 		return err
@@ -61,15 +59,6 @@ func read(path string) string {
 		slog.Error("secret", "error", err)
 	}
 	return string(text)
-}
-
-// report logs what became of a delivery: its ids, and never its payload.
-func report(r consumer.Report) {
-	if r.Err != nil {
-		slog.Warn("delivery", "event", r.Message.ID, "outcome", r.Outcome, "error", r.Err)
-		return
-	}
-	slog.Info("delivery", "event", r.Message.ID, "outcome", r.Outcome)
 }
 
 // serve serves until ctx ends, and then waits for the deliveries at work.

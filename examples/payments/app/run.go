@@ -20,24 +20,23 @@ import (
 // another, both, with a comma), INFRAI_BASE_URL and INFRAI_API_KEY.
 //
 // A small application has both halves in one process. They share nothing but the
-// database, and may as well be two.
+// database, and may as well be two. What goes wrong with a delivery is in the log
+// of package slog.
 func Run(ctx context.Context, env func(string) string) error {
 	db, err := pgxpool.New(ctx, env("DATABASE_URL"))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	webhooks, err := Webhooks(db, consumer.Fixed(strings.Split(env("STRIPE_WEBHOOK_SECRETS"), ",")...),
-		consumer.ReceiverConfig{Report: report})
+	secrets := consumer.Fixed(strings.Split(env("STRIPE_WEBHOOK_SECRETS"), ",")...)
+	webhooks, err := Webhooks(db, secrets, consumer.ReceiverConfig{})
 	if err != nil {
 		return err
 	}
 	queue := consumer.Queue{
 		BaseURL: env("INFRAI_BASE_URL"), Name: Bookings, APIKey: func() string { return env("INFRAI_API_KEY") },
 	}
-	books, err := Books(db, queue, consumer.LoopConfig{
-		Report: report, Trouble: func(err error) { slog.Warn("queue", "error", err) },
-	})
+	books, err := Books(db, queue, consumer.LoopConfig{})
 	if err != nil {
 		return err
 	}
@@ -45,15 +44,6 @@ func Run(ctx context.Context, env func(string) string) error {
 	group.Go(func() error { return books.Run(ctx) })
 	group.Go(func() error { return serve(ctx, env("LISTEN"), webhooks) })
 	return group.Wait()
-}
-
-// report logs what became of a delivery: its ids, and never its payload.
-func report(r consumer.Report) {
-	if r.Err != nil {
-		slog.Warn("delivery", "event", r.Message.ID, "type", r.Message.Type, "outcome", r.Outcome, "error", r.Err)
-		return
-	}
-	slog.Info("delivery", "event", r.Message.ID, "type", r.Message.Type, "outcome", r.Outcome)
 }
 
 // serve serves until ctx ends, and then waits for the deliveries at work.
