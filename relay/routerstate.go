@@ -88,7 +88,7 @@ const (
 // routerState looks into the router. One that does not let anybody in must not
 // take whoever looks with it: then the last look counts.
 func (s *session) routerState(now time.Time) RouterState {
-	for deadline := now.Add(routerPatience); !s.router.mu.TryLock(); time.Sleep(routerPause) {
+	for deadline := now.Add(routerPatience); !s.router.mu.TryLock(); <-time.After(routerPause) {
 		if time.Now().After(deadline) {
 			if last := s.seen.Load(); last != nil {
 				return *last

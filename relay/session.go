@@ -185,7 +185,7 @@ func (s *session) run(intake, own context.Context, lose context.CancelCauseFunc)
 	for n := range s.workers {
 		workers.Go(func() {
 			if n == 0 || s.join(read) {
-				s.work(&s.workers[n], read, work, lose)
+				s.work(read, work, &s.workers[n], lose)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ type worker struct {
 // work publishes until intake ends, whatever ended it. A request that is under
 // way then runs on: its context is work, which outlives intake by the drain
 // timeout.
-func (s *session) work(w *worker, intake, work context.Context, lose context.CancelCauseFunc) {
+func (s *session) work(intake, work context.Context, w *worker, lose context.CancelCauseFunc) {
 	w.wake = make(chan struct{}, 1)
 	m := s.router.take(time.Now(), w)
 	for {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"time"
@@ -93,7 +91,7 @@ func (s *Server) Run(ctx context.Context) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
-		ErrorLog:          log.New(io.Discard, "", 0), // what clients do wrong is theirs
+		ErrorLog:          zap.NewStdLog(zap.NewNop()), // what clients do wrong is theirs
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

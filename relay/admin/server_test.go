@@ -42,7 +42,7 @@ func serveLooking(t *testing.T, state func() relay.State, look func(context.Cont
 	return "http://" + s.Addr()
 }
 
-func request(t *testing.T, method, url, accept string) (*http.Response, string) {
+func request(t *testing.T, method, url, accept string) (status int, header http.Header, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	if err != nil {
@@ -54,11 +54,11 @@ func request(t *testing.T, method, url, accept string) (*http.Response, string) 
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response, string(body)
+	return response.StatusCode, response.Header, string(text)
 }
 
 func TestServer_Probes(t *testing.T) {
@@ -73,11 +73,11 @@ func TestServer_Probes(t *testing.T) {
 	})
 	expect := func(path string, status int, body string) {
 		t.Helper()
-		response, got := request(t, http.MethodGet, url+path, "*/*")
-		if response.StatusCode != status || got != body {
-			t.Errorf("%s is %d %q, want %d %q", path, response.StatusCode, got, status, body)
+		code, h, got := request(t, http.MethodGet, url+path, "*/*")
+		if code != status || got != body {
+			t.Errorf("%s is %d %q, want %d %q", path, code, got, status, body)
 		}
-		if h := response.Header; h.Get("Cache-Control") != "no-store" || !strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
+		if h.Get("Cache-Control") != "no-store" || !strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
 			t.Errorf("%s has the header %v", path, h)
 		}
 	}
@@ -87,20 +87,20 @@ func TestServer_Probes(t *testing.T) {
 	expect("/livez", 200, "ok: active\n")
 	expect("/readyz", 503, "fail: active\nfail server_silent: Postgres has not confirmed for 1h0m0s that the slot is ours: nothing is sent\n")
 
-	response, body := request(t, http.MethodGet, url+"/readyz", "application/json")
+	code, _, body := request(t, http.MethodGet, url+"/readyz", "application/json")
 	var v admin.Verdict
-	if err := json.Unmarshal([]byte(body), &v); err != nil || response.StatusCode != 503 {
-		t.Fatalf("%d %v: %s", response.StatusCode, err, body)
+	if err := json.Unmarshal([]byte(body), &v); err != nil || code != 503 {
+		t.Fatalf("%d %v: %s", code, err, body)
 	}
 	if v.Version != 1 || v.OK || len(v.Reasons) != 1 || v.Reasons[0].Code != "server_silent" || v.Warnings == nil {
 		t.Errorf("the JSON is %s", body)
 	}
-	if response, body := request(t, http.MethodHead, url+"/readyz", ""); response.StatusCode != 503 || body != "" {
-		t.Errorf("HEAD is %d %q", response.StatusCode, body)
+	if code, _, body := request(t, http.MethodHead, url+"/readyz", ""); code != 503 || body != "" {
+		t.Errorf("HEAD is %d %q", code, body)
 	}
 	for path, want := range map[string]int{"/livez": 405, "/readyz": 405, "/nothing": 404} {
-		if response, _ := request(t, http.MethodPost, url+path, ""); response.StatusCode != want {
-			t.Errorf("POST %s is %d, want %d", path, response.StatusCode, want)
+		if code, _, _ := request(t, http.MethodPost, url+path, ""); code != want {
+			t.Errorf("POST %s is %d, want %d", path, code, want)
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 
 func askStatus(t *testing.T, url string) admin.Status {
 	t.Helper()
-	response, body := request(t, http.MethodGet, url+"/status", "")
+	code, _, body := request(t, http.MethodGet, url+"/status", "")
 	var s admin.Status
-	if err := json.Unmarshal([]byte(body), &s); err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%d %v: %s", response.StatusCode, err, body)
+	if err := json.Unmarshal([]byte(body), &s); err != nil || code != http.StatusOK {
+		t.Fatalf("%d %v: %s", code, err, body)
 	}
 	return s
 }
