@@ -20,15 +20,24 @@ const names config.Part = "names"
 // closeTimeout bounds the farewell to a server that does not answer.
 const closeTimeout = 2 * time.Second
 
-// withConnection runs do on a connection for a verb's own questions.
-func withConnection(ctx context.Context, cfg *config.Config, do func(*pgx.Conn) error) error {
+// connect opens a connection for questions, beside what moves messages.
+func connect(ctx context.Context, cfg *config.Config) (*pgx.Conn, error) {
 	settings := cfg.Database()
 	settings.ConnectTimeout = cfg.CDC.ConnectTimeout
 	settings.RuntimeParams["application_name"] = "outbox-relay"
 	settings.DefaultQueryExecMode = pgx.QueryExecModeExec // also behind a pooler
 	conn, err := pgx.ConnectConfig(ctx, cdc.Primary(ctx, settings, cfg.CDC.ConnectTimeout))
 	if err != nil {
-		return &connectError{err}
+		return nil, &connectError{err}
+	}
+	return conn, nil
+}
+
+// withConnection runs do on a connection for a verb's own questions.
+func withConnection(ctx context.Context, cfg *config.Config, do func(*pgx.Conn) error) error {
+	conn, err := connect(ctx, cfg)
+	if err != nil {
+		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

@@ -50,8 +50,9 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 		return &config.Error{Problems: []error{err}}
 	}
 	defer publisher.Close()
-	moving := relay.New(cfg.Relay, cfg.Database(), newSource(cfg, log), publisher, log)
-	stopAnswering, err := serveAdmin(ctx, cfg, moving, log)
+	source := newSource(cfg, log)
+	moving := relay.New(cfg.Relay, cfg.Database(), source, publisher, log)
+	stopAnswering, err := serveAdmin(ctx, cfg, moving, source, log)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,155 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/relay"
+)
+
+var database = section{title: "What Postgres knows"}
+
+var (
+	famAge = database.gauge("database_age_seconds",
+		"How long ago Postgres answered what it was asked for these metrics; without an answer yet, how long the relay has run.",
+		"It is asked every 15 s. After a minute the other metrics of this section are left out: the relay cannot reach Postgres, or the queries take too long.")
+	famReadDuration = database.gauge("database_read_duration_seconds",
+		"How long the last look into Postgres took.", "")
+	famReadFailures = database.counter("database_read_failures_total",
+		"Looks into Postgres that failed.", "The log says why, once.")
+
+	famSlotStatus = database.gauge("slot_wal_status",
+		"What becomes of the slot's WAL: 1 for one of the states, 0 for the others.",
+		"`missing`: there is no slot, as in poll mode. `extended`: it keeps more than `max_wal_size`. `unreserved`: the next checkpoint may cost the slot. `lost`: the relay makes a new one, and takes from the table what the old one would have shown.", "status")
+	famSlotActive = database.gauge("slot_active",
+		"1 while somebody reads the slot.", "Nobody does while no relay runs; the slot keeps WAL.")
+	famSlotInactive = database.gauge("slot_inactive_seconds",
+		"How long nobody has read the slot. Known from Postgres 17 on, and while nobody reads it.", "Mind `idle_replication_slot_timeout`.")
+	famRetainedWAL = database.gauge("slot_retained_bytes",
+		"WAL that the server keeps for the slot.",
+		"If it grows and unconfirmed WAL does not, an old or a prepared transaction holds it.")
+	famUnconfirmed = database.gauge("slot_unconfirmed_bytes",
+		"WAL behind the confirmed flush.", "If it grows, no relay streams, or outcomes cannot be written.")
+	famSafe = database.gauge("slot_safe_bytes",
+		"WAL that may still be written before the slot can be lost. Missing without a limit.", "")
+	famLimit = database.gauge("slot_limit_bytes",
+		"How much WAL the slot may keep: max_slot_wal_keep_size. Missing without a limit.",
+		"Without a limit a relay that is gone fills the disk.")
+	famTimeToLoss = database.gauge("slot_time_to_loss_seconds",
+		"How long until the slot can be lost if nothing more is confirmed, at the speed at which WAL was written in the last five minutes. Missing without a limit, +Inf while nothing is written.",
+		"Below an hour with retained WAL that grows: see who holds the slot, raise `max_slot_wal_keep_size`.")
+	famWritten = database.counter("wal_written_bytes_total",
+		"WAL that the server has written, by everybody.", "")
+	famSlotMoves = database.counter("slot_moves_total",
+		"How often somebody else had moved the slot forward.",
+		"docs/operations.md, \"The slot was moved\".")
+
+	famWithout = database.gauge("without_outcome_messages",
+		"Committed messages that are neither dispatched nor deferred nor dead letters, among the newest 100,000.", "")
+	famWithoutAge = database.gauge("without_outcome_oldest_age_seconds",
+		"How long ago the oldest message without outcome was created, among the newest 100,000; 0 without one.",
+		"Milliseconds in normal life. Minutes: no relay runs, or it does not stream, or outcomes cannot be written. A transaction that stays open for long shows here, too, when it commits.")
+	famWaiting = database.gauge("deferred_messages",
+		"Messages that wait in the table, by reason, of the first 100,000.", "`outbox-relay status` has the first of each.", "reason")
+	famWaitingAge = database.gauge("deferred_oldest_age_seconds",
+		"How long ago the first of the messages was deferred that wait in the table; 0 without one.", "", "reason")
+	famUnknownAge = database.gauge("unknown_outcome_oldest_age_seconds",
+		"How long ago a request went out first for a deferred message that the queue may have accepted; 0 without one.",
+		"After `RELAY_KEY_WINDOW` (24 h) the queue may have forgotten the key, and the message can arrive twice.")
+	famDead = database.gauge("dead_letter_messages",
+		"Dead letters that need a person, by reason, of the first 100,000.", "`outbox-relay dead-letters list`.", "reason")
+
+	famClaims = database.gauge("claims_rows",
+		"Claims of consumers, estimated by the statistics of Postgres.", "")
+	famExpiredAge = database.gauge("claims_oldest_expired_age_seconds",
+		"How long ago the oldest claim expired that has not been removed; 0 without one, and if the role may not look.",
+		"More than some minutes: no relay runs, or retention fails.")
+	famTableBytes = database.gauge("table_bytes",
+		"Size of a table of the outbox with its indexes.", "", "table")
+	famDeadRows = database.gauge("table_dead_rows",
+		"Rows that wait for vacuum, by the statistics of Postgres.", "", "table")
+)
+
+var (
+	walStates       = []string{"reserved", "extended", "unreserved", "lost", "missing"}
+	classReasons    = classNames()
+	deferredReasons = append([]string{"held", "scheduled", "recovered", "redriven", "dead_letter", relay.OtherReasons}, classReasons...)
+	deadReasons     = append([]string{"attempts_exhausted", "crashed_relay", relay.OtherReasons}, classReasons...)
+)
+
+func classNames() (names []string) {
+	for class := relay.UnknownOutcome; class <= relay.Refused; class++ {
+		names = append(names, class.String())
+	}
+	return names
+}
+
+// fresh is how long figures are exported.
+const fresh = time.Minute
+
+// database exports what Postgres knew when it was asked last.
+func (m *Metrics) database(to sink, now time.Time) {
+	seen := m.watch.last()
+	to.put(famAge, max(0, now.Sub(seen.at).Seconds()))
+	to.put(famReadDuration, seen.took.Seconds())
+	to.count(famReadFailures, seen.failures)
+	f := seen.figures
+	if f == nil || now.Sub(seen.at) > fresh {
+		return
+	}
+	slot(to, f)
+	known(to, famTimeToLoss, seen.timeToLoss)
+	to.put(famWritten, float64(f.WrittenBytes))
+	backlog(to, f)
+	to.put(famClaims, float64(f.Claims.Rows))
+	to.put(famExpiredAge, orZero(f.Claims.OldestExpiredSeconds))
+	for _, table := range f.Tables {
+		to.put(famTableBytes, float64(table.Bytes), table.Name)
+		to.put(famDeadRows, float64(table.DeadRows), table.Name)
+	}
+}
+
+func slot(to sink, f *status.Figures) {
+	s := f.Slot
+	if s == nil {
+		s = &status.Slot{WALStatus: "missing"}
+	}
+	to.states(famSlotStatus, s.WALStatus, walStates)
+	to.flag(famSlotActive, s.Active)
+	if since := f.SlotInactiveSince; since != nil && !s.Active {
+		to.put(famSlotInactive, age(f.At, since))
+	}
+	known(to, famRetainedWAL, s.RetainedBytes)
+	known(to, famUnconfirmed, s.UnconfirmedBytes)
+	known(to, famSafe, s.SafeBytes)
+	known(to, famLimit, s.LimitBytes)
+	moves := 0
+	if f.Relay != nil {
+		moves = f.Relay.SlotMoves
+	}
+	to.put(famSlotMoves, float64(moves))
+}
+
+func backlog(to sink, f *status.Figures) {
+	to.put(famWithout, float64(f.WithoutOutcome.Count))
+	to.put(famWithoutAge, orZero(f.WithoutOutcome.OldestSeconds))
+	waiting, ages := map[string]int64{}, map[string]float64{}
+	for i := range f.DeferredReasons {
+		r := &f.DeferredReasons[i]
+		reason := oneOf(deferredReasons, r.Reason)
+		waiting[reason] += r.Count
+		ages[reason] = max(ages[reason], orZero(r.OldestSeconds))
+	}
+	for _, reason := range deferredReasons {
+		to.put(famWaiting, float64(waiting[reason]), reason)
+		to.put(famWaitingAge, ages[reason], reason)
+	}
+	to.put(famUnknownAge, orZero(f.OldestUnknownSeconds))
+	dead := map[string]int64{}
+	for _, r := range f.DeadLetterReasons {
+		dead[oneOf(deadReasons, r.Reason)] += r.Count
+	}
+	for _, reason := range deadReasons {
+		to.put(famDead, float64(dead[reason]), reason)
+	}
+}

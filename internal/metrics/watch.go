@@ -1,0 +1,158 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/status"
+)
+
+const (
+	// readInterval is how often Postgres is asked: at least once for each scrape in
+	// the usual interval.
+	readInterval = 15 * time.Second
+	// readTimeout bounds one read with its connection: it must not last until the
+	// next one.
+	readTimeout = 12 * time.Second
+	// byeTimeout bounds the farewell to the server.
+	byeTimeout = 2 * time.Second
+	// rateWindow is the time over which the speed of the WAL is measured.
+	rateWindow = 5 * time.Minute
+)
+
+// watch asks Postgres from time to time and keeps the answer. One connection lasts
+// as long as it works.
+type watch struct {
+	connect      func(context.Context) (*pgx.Conn, error)
+	schema, slot string
+	log          *zap.Logger
+	now          func() time.Time
+
+	seen atomic.Pointer[sight]
+
+	// Of run alone.
+	conn    *pgx.Conn
+	samples []sample
+	told    bool
+}
+
+// sight is what was seen last.
+type sight struct {
+	figures    *status.Figures // nil before the first read
+	at         time.Time       // when; before the first read, when the watch was made
+	took       time.Duration
+	failures   uint64
+	timeToLoss *float64
+}
+
+// sample is how much WAL there was at a time.
+type sample struct {
+	at      time.Time
+	written int64
+}
+
+func (w *watch) last() *sight { return w.seen.Load() }
+
+// run reads until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	defer w.disconnect()
+	ticker := time.NewTicker(readInterval)
+	defer ticker.Stop()
+	for {
+		w.read(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// read asks once.
+func (w *watch) read(ctx context.Context) {
+	began := w.now()
+	figures, err := w.ask(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	next := *w.last()
+	next.took = w.now().Sub(began)
+	if err != nil {
+		next.failures++
+		w.seen.Store(&next)
+		w.disconnect()
+		w.tell(err)
+		return
+	}
+	w.told = false
+	next.figures, next.at = figures, w.now()
+	next.timeToLoss = w.timeToLoss(next.at, figures)
+	w.seen.Store(&next)
+}
+
+// tell logs the first failure of a row: the rest of the relay says more of a
+// database that does not answer.
+func (w *watch) tell(err error) {
+	if !w.told {
+		w.log.Warn("metrics of the database cannot be read", zap.Error(err))
+	}
+	w.told = true
+}
+
+func (w *watch) ask(ctx context.Context) (*status.Figures, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errSlow)
+	defer cancel()
+	if w.conn == nil || w.conn.IsClosed() {
+		conn, err := w.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w.conn = conn
+	}
+	figures, err := status.ReadFigures(ctx, w.conn, w.schema, w.slot)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return figures, err
+}
+
+// errSlow says that a read was given up.
+var errSlow = errors.New("no answer within " + readTimeout.String())
+
+func (w *watch) disconnect() {
+	if w.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), byeTimeout)
+	defer cancel()
+	_ = w.conn.Close(ctx)
+	w.conn = nil
+}
+
+// timeToLoss is how long what may still be written lasts, in seconds, at the speed
+// of the last minutes. It is nil without a limit, and until the speed is known.
+func (w *watch) timeToLoss(now time.Time, f *status.Figures) *float64 {
+	if n := len(w.samples); n > 0 && f.WrittenBytes < w.samples[n-1].written {
+		w.samples = nil // another server, behind the one before
+	}
+	w.samples = append(w.samples, sample{now, f.WrittenBytes})
+	for len(w.samples) > 2 && now.Sub(w.samples[1].at) >= rateWindow {
+		w.samples = w.samples[1:]
+	}
+	first := w.samples[0]
+	elapsed := now.Sub(first.at).Seconds()
+	if elapsed <= 0 || f.Slot == nil || f.Slot.SafeBytes == nil {
+		return nil
+	}
+	left := math.Inf(1)
+	if written := f.WrittenBytes - first.written; written > 0 {
+		left = float64(*f.Slot.SafeBytes) / (float64(written) / elapsed)
+	}
+	return &left
+}

@@ -1,0 +1,119 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/status"
+)
+
+// watching is a watch of a database, with the log that it writes.
+func watching(t *testing.T, connect func(context.Context) (*pgx.Conn, error)) (*watch, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	w := &watch{connect: connect, schema: "outbox", slot: "none", log: zap.New(core), now: time.Now}
+	w.seen.Store(&sight{at: w.now()})
+	t.Cleanup(w.disconnect)
+	return w, logs
+}
+
+func TestWatch_KeepsItsConnectionWhileItWorks(t *testing.T) {
+	t.Parallel()
+	url, connections := pgtest.Migrated(t), 0
+	w, logs := watching(t, func(ctx context.Context) (*pgx.Conn, error) {
+		connections++
+		return pgx.Connect(ctx, url)
+	})
+	w.read(t.Context())
+	w.read(t.Context())
+	if seen := w.last(); seen.figures == nil || seen.failures != 0 || connections != 1 {
+		t.Fatalf("after two reads: %+v, %d connections, %v", seen, connections, logs.All())
+	}
+	first := w.last()
+	_ = w.conn.Close(t.Context()) // a server that restarts
+	w.read(t.Context())
+	if connections != 2 || w.last() == first || w.last().failures != 0 {
+		t.Errorf("%d connections, %+v", connections, w.last())
+	}
+}
+
+// A database that does not answer costs one line of the log, and what was seen
+// before stays until it is too old.
+func TestWatch_FailsQuietly(t *testing.T) {
+	t.Parallel()
+	w, logs := watching(t, func(context.Context) (*pgx.Conn, error) { return nil, errors.New("no server") })
+	known := &status.Figures{}
+	w.seen.Store(&sight{figures: known, at: noon})
+	w.read(t.Context())
+	w.read(t.Context())
+	if seen := w.last(); seen.figures != known || !seen.at.Equal(noon) || seen.failures != 2 {
+		t.Errorf("got %+v", seen)
+	}
+	if logs.Len() != 1 {
+		t.Errorf("the log has %d lines: %v", logs.Len(), logs.All())
+	}
+}
+
+func TestWatch_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	w, logs := watching(t, func(ctx context.Context) (*pgx.Conn, error) {
+		stop()
+		<-ctx.Done() // a server that does not answer
+		return nil, ctx.Err()
+	})
+	w.run(ctx)
+	if logs.Len() != 0 || w.last().failures != 0 {
+		t.Errorf("the end is told as a failure: %v", logs.All())
+	}
+}
+
+func TestWatch_TimeToLoss(t *testing.T) {
+	t.Parallel()
+	const megabyte = 1 << 20
+	w := new(watch)
+	at := func(after time.Duration, written int64, safe *int64) *float64 {
+		f := &status.Figures{WrittenBytes: written}
+		f.Slot = &status.Slot{SafeBytes: safe}
+		return w.timeToLoss(noon.Add(after), f)
+	}
+	safe := pointer(int64(600 * megabyte))
+	expect := func(what string, got *float64, want float64) {
+		t.Helper()
+		if got == nil || math.Abs(*got-want) > 0.001 && *got != want {
+			t.Errorf("%s: got %v, want %v", what, got, want)
+		}
+	}
+	if got := at(0, 100*megabyte, safe); got != nil {
+		t.Errorf("the speed is known from one sample: %v", *got)
+	}
+	expect("nothing was written", at(15*time.Second, 100*megabyte, safe), math.Inf(1))
+	expect("a megabyte a second", at(30*time.Second, 130*megabyte, safe), 600)
+	if got := at(45*time.Second, 145*megabyte, nil); got != nil {
+		t.Errorf("without a limit: %v", *got)
+	}
+	// Ten megabytes a second from here on: after five minutes nothing else counts.
+	for i := range 25 {
+		after := time.Duration(i+4) * 15 * time.Second
+		got := at(after, int64(145+150*(i+1))*megabyte, safe)
+		if i == 24 {
+			expect("the last five minutes", got, 60)
+		}
+	}
+	if got := at(time.Hour, megabyte, safe); got != nil {
+		t.Errorf("on another server: %v", *got)
+	}
+	w.samples = nil
+	f := &status.Figures{}
+	if w.timeToLoss(noon, f) != nil || w.timeToLoss(noon.Add(time.Minute), f) != nil {
+		t.Error("without a slot")
+	}
+}
