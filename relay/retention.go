@@ -33,6 +33,7 @@ type removed struct{ messages, claims, deadLetters, withdrawn int64 }
 // retainAll removes what is old until ctx ends.
 func (s *session) retainAll(ctx context.Context) error {
 	for told := false; ; {
+		s.pulses.retention.Begin(time.Now())
 		n, err := s.retain(ctx)
 		s.pulses.retention.End(time.Now())
 		if over(ctx) {

@@ -178,7 +178,7 @@ func (s *session) describe(to *State) {
 		loopOf("loader", "loading", &s.pulses.loader),
 		loopOf("settings", "loading", &s.pulses.settings),
 		loopOf("sweep", "sweeping", &s.pulses.sweep),
-		loopOf("retention", "sweeping", &s.pulses.retention), // never busy: it may have a lot to do
+		loopOf("retention", "sweeping", &s.pulses.retention),
 	}
 	to.Router = s.routerState(to.At)
 }
