@@ -22,6 +22,7 @@ func serveAdmin(ctx context.Context, cfg *config.Config, moving *relay.Relay, so
 	server := admin.New(cfg.Admin, moving.State, look, log)
 	metrics := newMetrics(cfg, moving, source, log)
 	server.Handle("GET /metrics", metrics.Handler())
+	server.AddPage(desk(cfg, moving))
 	if err := server.Listen(ctx); err != nil {
 		return nil, &config.Error{Problems: []error{err}}
 	}

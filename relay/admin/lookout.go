@@ -20,8 +20,9 @@ type lookout struct {
 	look  func(context.Context) (any, error)
 	tasks sync.WaitGroup
 
-	mu   sync.Mutex
-	last *sight
+	mu     sync.Mutex
+	last   *sight
+	before *sight // the one before the last
 }
 
 // sight is what a look has shown, or will.
@@ -53,7 +54,7 @@ func (l *lookout) current(life context.Context) *sight {
 		return l.last
 	}
 	s := &sight{done: make(chan struct{}), began: time.Now()}
-	l.last = s
+	l.last, l.before = s, l.last
 	l.tasks.Go(func() {
 		defer close(s.done)
 		ctx, cancel := context.WithTimeout(life, lookTimeout)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,6 +33,8 @@ type Server struct {
 	lookout  lookout
 	listener net.Listener
 	life     context.Context // of Run
+	// background runs beside the answers, until Run's ctx ends.
+	background []func(context.Context)
 }
 
 // New returns a server for the relay that state describes. Look reads from the
@@ -84,6 +87,11 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 func (s *Server) Run(ctx context.Context) error {
 	s.life = ctx
 	defer s.lookout.tasks.Wait()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	for _, run := range s.background {
+		beside.Go(func() { run(ctx) })
+	}
 	server := &http.Server{
 		Handler:           s.mux,
 		ReadHeaderTimeout: headerTimeout,

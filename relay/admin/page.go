@@ -1,0 +1,113 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/relay"
+)
+
+// Desk is what the page for people needs beside the state of the relay.
+type Desk struct {
+	// State and Counts are the relay's own.
+	State  func() relay.State
+	Counts func() relay.Counts
+	// Operate connects to the database, lets do act there, and closes the
+	// connection again.
+	Operate func(ctx context.Context, do func(context.Context, *operate.Operator) error) error
+}
+
+//go:embed templates static
+var files embed.FS
+
+// page is the page for people, and what it remembers.
+type page struct {
+	Desk
+	server    *Server
+	log       *zap.Logger
+	templates *template.Template
+	history   history
+	board     lookout // what only the page wants to know of the database
+}
+
+// AddPage adds the page for people at /. It is for the time before Run.
+func (s *Server) AddPage(desk Desk) {
+	p := &page{
+		Desk: desk, server: s, log: s.log.Named("page"),
+		templates: template.Must(template.New("").Funcs(formats).ParseFS(files, "templates/*.html")),
+	}
+	p.board.look = p.readBoard
+	static, err := fs.Sub(files, "static")
+	if err != nil {
+		panic(err) // the folder is part of the program
+	}
+	s.Handle("GET /static/", guarded(http.StripPrefix("/static/", http.FileServerFS(static))))
+	s.Handle("GET /{$}", guarded(http.HandlerFunc(p.show)))
+	s.Handle("GET /live", guarded(http.HandlerFunc(p.showLive)))
+	s.background = append(s.background, p.record)
+}
+
+// policy lets the page use what comes from this server, and nothing else: no
+// script and no style in the text, and no other site around it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// guarded tells the browser what it must not do with an answer.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// show answers with the whole page, showLive with the part of it that changes.
+func (p *page) show(w http.ResponseWriter, r *http.Request) {
+	p.render(w, http.StatusOK, "overview.html", p.overview(r))
+}
+
+func (p *page) showLive(w http.ResponseWriter, r *http.Request) {
+	p.render(w, http.StatusOK, "live", p.overview(r))
+}
+
+// render writes a template, or that it went wrong and nothing of it.
+func (p *page) render(w http.ResponseWriter, status int, name string, view any) {
+	var text bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&text, name, view); err != nil {
+		p.log.Error("the page cannot be made", zap.String("template", name), zap.Error(err))
+		http.Error(w, "the page cannot be made; the log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(text.Bytes())
+}
+
+// record takes a sample for the charts in regular intervals until ctx ends.
+func (p *page) record(ctx context.Context) {
+	defer p.board.tasks.Wait()
+	ticker := time.NewTicker(sampleEvery)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		if n%looksApart == 0 {
+			p.server.lookout.current(ctx)
+		}
+		p.sample(time.Now())
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

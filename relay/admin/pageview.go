@@ -1,0 +1,221 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
+	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/relay"
+)
+
+const (
+	// mostRows is how many queues the page lists.
+	mostRows = 100
+	// fewLetters is how many dead letters the first page lists.
+	fewLetters = 10
+)
+
+// frame is what all pages have.
+type frame struct {
+	Title string
+	// Live says that the page is about this moment and renews itself.
+	Live bool
+	// At is when it was made.
+	At time.Time
+	// Slot and Program say whose page it is.
+	Slot, Program string
+	session
+}
+
+// overview is the first page.
+type overview struct {
+	frame
+	// Level is good, idle, warn or bad, Word the same for people, and Sentence how
+	// the relay is doing.
+	Level, Word, Sentence string
+	// Aside is what Postgres says beside it, where that is not the sentence.
+	Aside    string
+	Reasons  []Finding
+	Warnings []Finding
+
+	State  relay.State
+	Report *status.Report
+	// Trouble says why there is no report.
+	Trouble string
+	Charts  []chart
+	Queues  []queueRow
+	// MoreQueues counts those that are not listed.
+	MoreQueues int
+	Board      *board
+	Headroom   *headroom
+}
+
+// headroom is how much of the WAL that a slot may keep is left.
+type headroom struct{ Kept, Limit int64 }
+
+// High is where it becomes little.
+func (h *headroom) High() int64 { return h.Limit / 2 }
+
+// board is what only the page wants to know of the database.
+type board struct {
+	Queues  []operate.Queue
+	Dead    operate.Count
+	Letters []operate.DeadLetter
+	Trouble string
+}
+
+// queueRow is a queue as the relay sees it, and as the table does.
+type queueRow struct {
+	Name   string
+	Paused bool
+	State  *relay.QueueState // nil if the relay had nothing for it
+	// Deferred counts the messages that wait in the table.
+	Deferred operate.Count
+	// Word and Level say how it is doing.
+	Word, Level string
+	// Text is why, for people.
+	Text string
+	// LastSuccess is how long ago it answered.
+	LastSuccess string
+	Dispatched  uint64
+}
+
+func (p *page) overview(r *http.Request) *overview {
+	database := p.server.database(r)
+	state := p.State()
+	verdict := Ready(&p.server.cfg, &state)
+	o := &overview{
+		frame: p.frame(r, &state), State: state, Trouble: database.Error,
+		Reasons: verdict.Reasons, Warnings: verdict.Warnings, Charts: charts(p.history.all(), state.At),
+	}
+	o.Live = true
+	o.Report, _ = database.Report.(*status.Report)
+	o.Board = p.lookAtBoard(r)
+	o.listQueues(p.Counts())
+	o.judge(&verdict)
+	if o.Report != nil && o.Report.Slot != nil && o.Report.Slot.RetainedBytes != nil && o.Report.Slot.LimitBytes != nil {
+		o.Headroom = &headroom{Kept: *o.Report.Slot.RetainedBytes, Limit: *o.Report.Slot.LimitBytes}
+	}
+	o.Title = o.Word + ": " + state.Slot
+	return o
+}
+
+func (p *page) frame(_ *http.Request, state *relay.State) frame {
+	return frame{At: state.At, Slot: state.Slot, Program: state.Program}
+}
+
+// judge puts the verdict in words.
+func (o *overview) judge(v *Verdict) {
+	switch {
+	case !v.OK:
+		o.Level, o.Word = "bad", "Not ready"
+	case len(v.Warnings) > 0:
+		o.Level, o.Word = "warn", "Ready, with warnings"
+	case v.Phase == relay.Standby:
+		o.Level, o.Word = "idle", "Standby"
+	default:
+		o.Level, o.Word = "good", "Ready"
+	}
+	o.Sentence = string(v.Phase) + " since " + clock(v.Since)
+	active := v.Phase == relay.Active || v.Phase == relay.Careful
+	switch {
+	case o.Report != nil && active:
+		o.Sentence = o.Report.Summary
+	case o.Report != nil:
+		o.Aside = "Postgres says: " + o.Report.Summary
+	case o.Trouble != "":
+		o.Aside = "Postgres cannot be asked: " + o.Trouble
+	}
+}
+
+// readBoard is the look of the board.
+func (p *page) readBoard(ctx context.Context) (any, error) {
+	b := new(board)
+	err := p.Operate(ctx, func(ctx context.Context, o *operate.Operator) (err error) {
+		if b.Queues, err = o.Queues(ctx); err != nil {
+			return err
+		}
+		if b.Dead, err = o.CountDeadLetters(ctx, operate.Filter{}); err != nil {
+			return err
+		}
+		b.Letters, err = o.DeadLetters(ctx, operate.Filter{Limit: fewLetters})
+		return err
+	})
+	return b, err
+}
+
+// lookAtBoard never fails: what went wrong is in the board.
+func (p *page) lookAtBoard(r *http.Request) *board {
+	seen, err := p.board.get(r.Context(), p.server.life)
+	if err == nil {
+		err = seen.err
+	}
+	if err != nil {
+		return &board{Trouble: oneLine(pgtext.OneLine(err))}
+	}
+	return seen.report.(*board)
+}
+
+// listQueues puts together what the relay and the table know of each queue.
+func (o *overview) listQueues(counts relay.Counts) {
+	rows := map[string]*queueRow{}
+	row := func(name string) *queueRow {
+		if rows[name] == nil {
+			rows[name] = &queueRow{Name: name}
+		}
+		return rows[name]
+	}
+	for i := range o.State.Router.Queues {
+		q := &o.State.Router.Queues[i]
+		r := row(q.Name)
+		r.State, r.Paused = q, q.Paused
+		if q.LastSuccess != nil {
+			r.LastSuccess = seconds(max(0, o.State.At.Sub(*q.LastSuccess).Seconds())) + " ago"
+		}
+	}
+	for i := range o.Board.Queues {
+		q := &o.Board.Queues[i]
+		r := row(q.Queue)
+		r.Paused, r.Deferred = q.Paused, q.Deferred
+	}
+	for i := range counts.Queues {
+		if r := rows[counts.Queues[i].Name]; r != nil {
+			r.Dispatched = counts.Queues[i].Dispatched
+		}
+	}
+	for _, r := range rows {
+		r.judge()
+		o.Queues = append(o.Queues, *r)
+	}
+	slices.SortFunc(o.Queues, func(a, b queueRow) int { return strings.Compare(a.Name, b.Name) })
+	if o.MoreQueues = len(o.Queues) - mostRows; o.MoreQueues > 0 {
+		o.Queues = o.Queues[:mostRows]
+	}
+}
+
+// judge says how a queue is doing.
+func (r *queueRow) judge() {
+	switch s := r.State; {
+	case r.Paused:
+		r.Level, r.Word = "warn", "paused"
+		r.Text = "an operator stopped it, its messages wait in the table"
+	case s != nil && s.Gate.Closed:
+		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Class+": "+s.Gate.Text
+	case s != nil && s.Hold == "draining":
+		r.Level, r.Word, r.Text = "warn", "draining", "the backlog goes out, new messages behind it"
+	case s != nil && s.Hold != "":
+		r.Level, r.Word, r.Text = "warn", "held", "messages wait in the table, new ones behind them"
+	case s == nil:
+		r.Level, r.Word = "idle", "quiet"
+	default:
+		r.Level, r.Word = "good", "open"
+	}
+}
+
+// Number makes a number of what the relay counts.
+func (r *queueRow) Number() int64 { return int64(r.Dispatched) }
