@@ -1,0 +1,134 @@
+package scenario_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/relaybin"
+	"github.com/outbox-relay/outbox-relay/internal/scenario"
+	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
+)
+
+// scrape is what a relay says to Prometheus: values by series.
+type scrape map[string]float64
+
+// scrape asks a relay for its metrics.
+func (h *patient) scrape() (scrape, error) {
+	status, body, err := h.ask(h.t.Context(), "/metrics")
+	if err != nil || status != http.StatusOK {
+		return nil, fmt.Errorf("/metrics is %d: %w", status, err)
+	}
+	all := scrape{}
+	for line := range strings.Lines(body) {
+		series, text, found := strings.Cut(strings.TrimSpace(line), "} ")
+		if found {
+			series += "}"
+		} else {
+			series, text, _ = strings.Cut(series, " ")
+		}
+		if value, err := strconv.ParseFloat(text, 64); err == nil && !strings.HasPrefix(line, "#") {
+			all[strings.TrimPrefix(series, "outbox_relay_")] = value
+		}
+	}
+	return all, nil
+}
+
+// shows waits until a relay exports these values.
+func (h *patient) shows(want scrape) {
+	h.t.Helper()
+	pgtest.Eventually(h.t, scenario.Patience, func() error {
+		all, err := h.scrape()
+		if err != nil {
+			return err
+		}
+		for series, value := range want {
+			if got, found := all[series]; got != value || !found {
+				return fmt.Errorf("%s is %v (%v), want %v", series, got, found, value)
+			}
+		}
+		return nil
+	})
+}
+
+// mayLack are the metrics that are not there where there is nothing to know: the
+// server sets the slot no limit, and somebody reads it.
+var mayLack = []string{"slot_safe_bytes", "slot_limit_bytes", "slot_time_to_loss_seconds", "slot_inactive_seconds"}
+
+// exportsAll checks that a relay has every metric of the list.
+func (h *patient) exportsAll() {
+	h.t.Helper()
+	all, err := h.scrape()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for series := range all {
+		name, _, _ := strings.Cut(series, "{")
+		names[name], names[strings.TrimSuffix(name, "_count")] = true, true
+	}
+	list, err := os.Open("../metrics/testdata/metrics.golden")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer list.Close()
+	lines := bufio.NewScanner(list)
+	n := 0
+	for ; lines.Scan(); n++ {
+		name, _, _ := strings.Cut(strings.TrimPrefix(lines.Text(), "outbox_relay_"), " ")
+		if !names[name] && !slices.Contains(mayLack, name) {
+			h.t.Errorf("%s is not exported", name)
+		}
+	}
+	if lines.Err() != nil || n < 50 {
+		h.t.Errorf("the list has %d metrics: %v", n, lines.Err())
+	}
+}
+
+// What a relay counts and what Postgres knows, from a relay that moves messages
+// and from one that waits for it.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(map[string]string{"RELAY_METRICS_QUEUES": "1"})
+	active := examine(t, process(t, w, nil))
+	p := relaybin.Run(t, w.Env, "run")
+	p.AwaitLog(t, "slot is held by another session, standing by")
+	standby := examine(t, p)
+	standby.shows(scrape{`state{state="standby"}`: 1, "leader": 0, "ready": 1, "live": 1, `mode{mode="wal"}`: 1})
+	active.shows(scrape{`state{state="active"}`: 1, "leader": 1, "ready": 1, "epoch": 1, "sessions_total": 1})
+
+	w.Insert(scenario.Batch("m", 20, "a", "b", "")...)
+	w.AwaitAccepted()
+	w.Fault(emulator.Fault{Route: "queue.publish", Status: 400, Count: 1})
+	w.Exec(`insert into outbox.messages (key, queue, payload) values ('refused', 'orders', '{}')`)
+	w.Exec(`insert into outbox.messages (key, queue, payload, deliver_at) values ('later', 'mails', '{}', now() + interval '1 day')`)
+	active.shows(scrape{
+		`dispatched_total{queue="orders"}`:                20,
+		`requests_total{class="accepted",queue="orders"}`: 20,
+		`requests_total{class="refused",queue="orders"}`:  1,
+		`request_duration_seconds_count{queue="orders"}`:  21,
+		`latency_seconds_count{path="live"}`:              20,
+		`dead_letters_total{reason="refused"}`:            1,
+		`deferred_total{reason="scheduled"}`:              1,
+		`messages_received_total`:                         22,
+		`endpoint_closed{class="transient"}`:              0,
+		`recovered_total`:                                 0,
+	})
+	inTheTables := scrape{
+		`dead_letter_messages{reason="refused"}`: 1,
+		`deferred_messages{reason="scheduled"}`:  1,
+		`slot_wal_status{status="reserved"}`:     1,
+		"slot_active":                            1,
+		"without_outcome_messages":               0,
+	}
+	active.shows(inTheTables)
+	standby.shows(inTheTables)
+	active.exportsAll()
+	standby.exportsAll()
+}
