@@ -30,7 +30,10 @@ var orders = drill.Drill{
 	Queues: []drill.Queue{
 		{Name: app.Orders + "-dead"}, {Name: app.Orders, DeadLetters: app.Orders + "-dead", MaxRetries: 5}, {Name: app.Warehouse},
 	},
-	Relay: map[string]string{"RELAY_RETRY_MIN": "10ms", "RELAY_RETRY_MAX": "50ms", "RELAY_PROBE_MIN": "20ms", "RELAY_PROBE_MAX": "50ms"},
+	Relay: map[string]string{
+		"RELAY_RETRY_MIN": "10ms", "RELAY_RETRY_MAX": "50ms", "RELAY_PROBE_MIN": "20ms", "RELAY_PROBE_MAX": "50ms",
+		"RELAY_STATUS_INTERVAL": "100ms",
+	},
 	Play:  play,
 	Roles: map[string]drill.Role{"receiver": app.Receive, "worker": work},
 }

@@ -70,6 +70,8 @@ func relayKilled(s *shop) {
 	})
 	s.Must(s.Relay.Kill())
 	deaf()
+	// The message may be in its queue before its commit is visible here.
+	s.AwaitCount(1, `select count(*) from outbox.messages where key = 'pick-1005'`)
 	unheard, before := s.Undispatched(), s.Answers("queue.publish", app.Warehouse, emulator.Replayed)
 	s.StartRelay()
 	s.settle()
