@@ -63,8 +63,10 @@ func (r *Report) fault() string {
 		there bool
 		name  string
 	}{
-		{r.Dispatched != nil, "dispatched"}, {r.DeadLetter != nil, "a dead letter"},
-		{r.Deferred != nil, "deferred"}, {r.Withdrawn != nil, "withdrawn"},
+		{r.Dispatched != nil, "dispatched"},
+		{r.DeadLetter != nil, "a dead letter"},
+		{r.Deferred != nil, "deferred"},
+		{r.Withdrawn != nil, "withdrawn"},
 	} {
 		if outcome.there {
 			has = append(has, outcome.name)

@@ -142,14 +142,16 @@ func fixed() *status.Report {
 	return &status.Report{
 		SchemaVersion: 1, At: at,
 		Summary: "active since 2026-03-01T09:00:00Z (db1:4711, epoch 3), 2 waiting (oldest 0.4 s), 3 deferred (2 transient, 1 held), slot keeps 1.2 MiB of 10.0 GiB",
-		Mover: status.Mover{Relay: &status.Relay{
-			Holder: "db1:4711", Version: "v1.2.3", Epoch: 3, ConfirmedLSN: "0/1234",
-			UpdatedAt: at.Add(-90 * time.Second), ReconciledAt: &reconciled,
-		},
+		Mover: status.Mover{
+			Relay: &status.Relay{
+				Holder: "db1:4711", Version: "v1.2.3", Epoch: 3, ConfirmedLSN: "0/1234",
+				UpdatedAt: at.Add(-90 * time.Second), ReconciledAt: &reconciled,
+			},
 			Slot: &status.Slot{
 				Name: "outbox_relay", Active: true, ActivePID: &pid, WALStatus: "reserved",
 				RetainedBytes: &retained, UnconfirmedBytes: &unconfirmed, LimitBytes: &limit, ActiveSince: &active,
-			}},
+			},
+		},
 		WithoutOutcome: status.Count{Count: 2, OldestSeconds: &oldest},
 		Deferred:       status.Count{Count: 3, OldestSeconds: &expired},
 		DeferredReasons: []status.Reason{
