@@ -213,6 +213,35 @@ func TestEnvelope_ChangesAfterAKill(t *testing.T) {
 	expectEvents(t, w, func(key string) bool { return strings.HasPrefix(key, "after-") })
 }
 
+// The envelope changes at random moments, and relays are killed at others, with
+// many messages accepted and not marked.
+func TestEnvelope_ChangesUnderKills(t *testing.T) {
+	t.Parallel()
+	w := brisk(scenario.New(t)).With(map[string]string{"RELAY_OUTCOME_LINGER": "300ms", "RELAY_OUTCOME_BATCH": "100000"})
+	w.Fault(emulator.Fault{Route: "queue.publish", Store: true, Cut: emulator.CutReset, Probability: 0.2, Seed: 1})
+	random := seeded(t)
+	names := []string{"cloudevents", "none"}
+	messages := scenario.Batch("m", 240, "a", "b", "c", "", "")
+	for round := range 3 { // after more of them the relay would look for a culprit
+		part := messages[round*80 : (round+1)*80]
+		wrap(w, names[round%2])
+		p := process(t, w, nil)
+		w.Insert(part[:40]...)
+		if random.IntN(2) == 0 {
+			wrap(w, names[1-round%2])
+			awaitEnvelope(t, w, names[1-round%2])
+		}
+		w.Insert(part[40:]...)
+		w.AwaitRequest(part[random.IntN(len(part))].Key)
+		kill(t, p)
+	}
+	w.Queue.ClearFaults()
+	wrap(w, names[random.IntN(2)])
+	process(t, w, nil)
+	w.Settle()
+	noDeadLetters(t, w)
+}
+
 // Before the first relay, and after one that stopped in good order, it is known
 // what was never sent: that has the envelope which is set when a relay starts.
 func TestEnvelope_ChangesWhileNoRelayRuns(t *testing.T) {
