@@ -6,6 +6,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/secret"
 )
 
 // Config holds the settings of the admin server. The env tags carry the names
@@ -25,6 +27,19 @@ type Config struct {
 	// before the relay is not alive. Twice INFRAI_REQUEST_TIMEOUT and twice
 	// RELAY_DRAIN_TIMEOUT count instead if they are longer.
 	StuckAfter time.Duration `env:"STUCK_AFTER, default=2m"`
+
+	// Token is what an operator must know to change something on the page for
+	// people: to redrive or discard dead letters, to pause or resume queues. It has
+	// at least 16 characters. Without it, and without TokenFile, nobody can change
+	// anything there.
+	Token secret.Text `env:"ADMIN_TOKEN"`
+	// TokenFile is a file that holds the token. It is read again each time, so the
+	// token is changed without a restart; that ends the sessions of all who have
+	// signed in.
+	TokenFile string `env:"ADMIN_TOKEN_FILE"`
+	// ShowPayloads lets the page show the payload of a dead letter. Everybody who
+	// reaches the page can read it then.
+	ShowPayloads bool `env:"ADMIN_SHOW_PAYLOADS, default=false"`
 
 	// TrustWindow is relay.Config's: nothing is sent while the server's last word
 	// is older.
@@ -48,12 +63,23 @@ func (c *Config) Validate() error {
 		c.validateListen(),
 		atLeast("READY_MAX_AGE", c.MaxAge, time.Second),
 		atLeast("STUCK_AFTER", c.StuckAfter, leastStuckAfter),
+		c.validateToken(),
 	)
 }
 
 // leastStuckAfter leaves room for what a loop may do by itself: an attempt to
 // write, for instance.
 const leastStuckAfter = 30 * time.Second
+
+func (c *Config) validateToken() error {
+	switch {
+	case c.Token.Set() && c.TokenFile != "":
+		return errors.New("ADMIN_TOKEN and ADMIN_TOKEN_FILE are both set, want one")
+	case c.Token.Set() && len(c.Token.Reveal()) < leastToken:
+		return fmt.Errorf("ADMIN_TOKEN is shorter than %d characters", leastToken)
+	}
+	return nil
+}
 
 func (c *Config) validateListen() error {
 	if !c.Enabled() {

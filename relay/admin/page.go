@@ -36,12 +36,19 @@ type page struct {
 	templates *template.Template
 	history   history
 	board     lookout // what only the page wants to know of the database
+	keys      *keyring
+	places    chan struct{} // for those who work in the database, who are few at a time
 }
+
+// mostPlaces is how many requests may work in the database at a time, beside the
+// looks.
+const mostPlaces = 2
 
 // AddPage adds the page for people at /. It is for the time before Run.
 func (s *Server) AddPage(desk Desk) {
 	p := &page{
 		Desk: desk, server: s, log: s.log.Named("page"),
+		keys: newKeyring(&s.cfg), places: make(chan struct{}, mostPlaces),
 		templates: template.Must(template.New("").Funcs(formats).ParseFS(files, "templates/*.html")),
 	}
 	p.board.look = p.readBoard
@@ -52,6 +59,9 @@ func (s *Server) AddPage(desk Desk) {
 	s.Handle("GET /static/", guarded(http.StripPrefix("/static/", http.FileServerFS(static))))
 	s.Handle("GET /{$}", guarded(http.HandlerFunc(p.show)))
 	s.Handle("GET /live", guarded(http.HandlerFunc(p.showLive)))
+	s.Handle("GET /dead-letters", guarded(http.HandlerFunc(p.showLetters)))
+	s.Handle("GET /dead-letters/{id}", guarded(http.HandlerFunc(p.showLetter)))
+	p.addActions()
 	s.background = append(s.background, p.record)
 }
 

@@ -142,7 +142,7 @@ func (p *plot) chart(id, title, about string, makeAxis func(most float64) axis, 
 // line draws one curve, with a gap where nothing is known.
 func (p *plot) line(c curve, a *axis) line {
 	var path, area strings.Builder
-	drawn := line{Name: c.name, Now: "unknown"}
+	drawn := line{Name: c.name, Now: "none"}
 	began := math.NaN() // where the part begins that is being drawn
 	end := func(x float64) {
 		if !math.IsNaN(began) {

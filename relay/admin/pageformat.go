@@ -21,7 +21,11 @@ var formats = template.FuncMap{
 	"counted": func(c operate.Count) string { return bounded(c.Count, c.AtLeast) },
 	"found":   func(c status.Count) string { return bounded(c.Count, c.AtLeast) },
 	"plural":  plural,
+	"int64":   func(n int) int64 { return int64(n) },
+	"len64":   func(l []operate.DeadLetter) int64 { return int64(len(l)) },
 	"dict":    dict,
+	"old":     old,
+	"next":    next,
 }
 
 // clock is a moment for people: the day is told only if it is not today.
@@ -103,6 +107,25 @@ func plural(n int64, one, many string) string {
 		return one
 	}
 	return many
+}
+
+// old is the age of the oldest one of some messages.
+func old(s *float64) string {
+	if s == nil {
+		return ""
+	}
+	return seconds(max(0, *s))
+}
+
+// next is when deferred messages are due.
+func next(s *float64) string {
+	switch {
+	case s == nil:
+		return "with its queue or key"
+	case *s <= 0:
+		return "due"
+	}
+	return "in " + seconds(*s)
 }
 
 // dict gives a template several values: names and what they stand for, in turn.

@@ -55,6 +55,19 @@ func (h *history) all() []sample {
 	return kept
 }
 
+// until returns all samples, and after them what is known now: the last rates, and
+// what a report says.
+func (h *history) until(now time.Time, report *status.Report) []sample {
+	all := h.all()
+	if len(all) == 0 || report == nil {
+		return all
+	}
+	latest := all[len(all)-1]
+	latest.at = now
+	latest.see(report)
+	return append(all, latest)
+}
+
 // add completes a sample with what happened since the one before, and keeps it.
 func (h *history) add(s sample, counts relay.Counts) {
 	h.mu.Lock()
@@ -77,12 +90,17 @@ func (p *page) sample(now time.Time) {
 	s := sample{at: now, waiting: math.NaN(), deferred: math.NaN(), retained: math.NaN()}
 	s.failing = !Ready(&p.server.cfg, &state).OK
 	if report := p.server.lookout.latest(now); report != nil {
-		s.waiting, s.deferred = float64(report.WithoutOutcome.Count), float64(report.Deferred.Count)
-		if report.Slot != nil && report.Slot.RetainedBytes != nil {
-			s.retained = float64(*report.Slot.RetainedBytes)
-		}
+		s.see(report)
 	}
 	p.history.add(s, p.Counts())
+}
+
+// see takes over what a report says.
+func (s *sample) see(report *status.Report) {
+	s.waiting, s.deferred, s.retained = float64(report.WithoutOutcome.Count), float64(report.Deferred.Count), math.NaN()
+	if report.Slot != nil && report.Slot.RetainedBytes != nil {
+		s.retained = float64(*report.Slot.RetainedBytes)
+	}
 }
 
 // latest is the report of the last look, without waiting for one under way; nil if

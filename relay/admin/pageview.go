@@ -47,8 +47,10 @@ type overview struct {
 	Report *status.Report
 	// Trouble says why there is no report.
 	Trouble string
-	Charts  []chart
-	Queues  []queueRow
+	// Done says what was done before this page came up.
+	Done   string
+	Charts []chart
+	Queues []queueRow
 	// MoreQueues counts those that are not listed.
 	MoreQueues int
 	Board      *board
@@ -90,11 +92,12 @@ func (p *page) overview(r *http.Request) *overview {
 	state := p.State()
 	verdict := Ready(&p.server.cfg, &state)
 	o := &overview{
-		frame: p.frame(r, &state), State: state, Trouble: database.Error,
-		Reasons: verdict.Reasons, Warnings: verdict.Warnings, Charts: charts(p.history.all(), state.At),
+		frame: p.frame(r), State: state, Trouble: database.Error, Done: done(r.URL.Query()),
+		Reasons: verdict.Reasons, Warnings: verdict.Warnings,
 	}
 	o.Live = true
 	o.Report, _ = database.Report.(*status.Report)
+	o.Charts = charts(p.history.until(state.At, o.Report), state.At)
 	o.Board = p.lookAtBoard(r)
 	o.listQueues(p.Counts())
 	o.judge(&verdict)
@@ -105,8 +108,9 @@ func (p *page) overview(r *http.Request) *overview {
 	return o
 }
 
-func (p *page) frame(_ *http.Request, state *relay.State) frame {
-	return frame{At: state.At, Slot: state.Slot, Program: state.Program}
+func (p *page) frame(r *http.Request) frame {
+	state := p.State()
+	return frame{At: state.At, Slot: state.Slot, Program: state.Program, session: p.who(r)}
 }
 
 // judge puts the verdict in words.
@@ -205,7 +209,7 @@ func (r *queueRow) judge() {
 		r.Level, r.Word = "warn", "paused"
 		r.Text = "an operator stopped it, its messages wait in the table"
 	case s != nil && s.Gate.Closed:
-		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Class+": "+s.Gate.Text
+		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Text
 	case s != nil && s.Hold == "draining":
 		r.Level, r.Word, r.Text = "warn", "draining", "the backlog goes out, new messages behind it"
 	case s != nil && s.Hold != "":
