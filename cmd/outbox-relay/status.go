@@ -22,7 +22,8 @@ func newStatus(p *program) *cobra.Command {
 		Use:   "status",
 		Short: "Say how the relay is doing",
 		Long: "status reads from Postgres who holds the slot, how much WAL it keeps, how many messages have no\n" +
-			"outcome, are deferred, and why, or are dead letters. It works whether a relay runs or not.\n\n" +
+			"outcome, are deferred, and why, or are dead letters. It works whether a relay runs or not; one that\n" +
+			"runs here, with the same settings, is asked where it has paused sending.\n\n" +
 			"With --watch it looks again every 2 seconds until it is stopped: on a terminal it draws the\n" +
 			"table anew, elsewhere it writes a line, or with --json a document, for each look.",
 		Args: noArguments,
@@ -58,7 +59,13 @@ func readStatus(ctx context.Context, cfg *config.Config) (report *status.Report,
 		report, err = status.Read(ctx, conn, cfg.Schema, cfg.CDC.Slot)
 		return err
 	})
-	return report, err
+	if err != nil {
+		return nil, err
+	}
+	if breakers, ok := askBreakers(ctx, cfg); ok {
+		report.Hear(breakers)
+	}
+	return report, nil
 }
 
 // watchInterval is the pause between two looks: long enough to read, and a load

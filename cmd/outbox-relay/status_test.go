@@ -10,6 +10,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
 )
 
 // watcher is `status --watch` beside the test, which reads its lines.
@@ -107,4 +108,27 @@ func TestStatus_SaysWhyMessagesAreDeferred(t *testing.T) {
 	fill(t, r)
 	expectCode(t, r.settings, exitStopped, []string{"status"}, "4 deferred (2 scheduled, 1 held, 1 transient)",
 		"first: message 4", "3 dead letters")
+}
+
+// Where a relay has paused sending stands there, too, if it runs here.
+func TestStatus_SaysWhereSendingIsPaused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if _, err := r.queue.AddFault(emulator.Fault{Route: "queue.publish", Status: 401}); err != nil {
+		t.Fatal(err)
+	}
+	runs := start(t, r.settings, "run")
+	asked := r.with("RELAY_ADMIN_LISTEN", adminOf(t, runs))
+	runs.AwaitMessage(t, "session began")
+	if got := expectCode(t, asked, exitStopped, []string{"status", "--json"}); !strings.Contains(got.out, `"breakers": []`) {
+		t.Errorf("before the fault:\n%s", got.out)
+	}
+	r.insert(t, "a")
+	runs.AwaitMessage(t, "sending paused")
+	expectCode(t, asked, exitStopped, []string{"status"}, "sending paused to all queues (endpoint_closed)", "next probe in")
+	for _, another := range []settings{r.settings, asked.with("RELAY_SLOT", "another")} {
+		if got := expectCode(t, another, exitStopped, []string{"status"}); strings.Contains(got.out, "paused") {
+			t.Errorf("without asking, or of another relay:\n%s", got.out)
+		}
+	}
 }

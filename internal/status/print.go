@@ -10,6 +10,9 @@ import (
 // sentence is the report in one line: what a person wants to know first.
 func (r *Report) sentence() string {
 	parts := []string{r.Mover.String()}
+	if len(r.Breakers) > 0 {
+		parts = append(parts, r.paused())
+	}
 	if n := r.WithoutOutcome; n.Count == 0 {
 		parts = append(parts, "no message without outcome")
 	} else {
@@ -81,6 +84,7 @@ func (r *Report) rows() [][2]string {
 			rows = append(rows, [2]string{"slot moves", fmt.Sprintf("%d by somebody else", relay.SlotMoves)})
 		}
 	}
+	rows = append(rows, r.breakerRows()...)
 	rows = append(rows,
 		[2]string{"waiting", r.WithoutOutcome.number() + r.WithoutOutcome.age()},
 		[2]string{"deferred", r.Deferred.number() + r.Deferred.age()},

@@ -33,6 +33,8 @@ type Report struct {
 	DeadLetters Count `json:"dead_letters"`
 	// Claims is how large the table of claims is.
 	Claims Claims `json:"claims"`
+	// Breakers are those that are open; nil as long as no relay was asked.
+	Breakers []Breaker `json:"breakers"`
 }
 
 // Count is a number of rows that was counted up to a bound.

@@ -138,7 +138,7 @@ func fixed() *status.Report {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pid, retained, unconfirmed, oldest := 4242, int64(1_258_291), int64(512), 0.4
 	limit, active, next, answer := int64(10<<30), at.Add(-3*time.Hour), 12.5, 503
-	reconciled, expired := at.Add(-time.Hour), 12.5
+	reconciled, expired, probe := at.Add(-time.Hour), 12.5, at.Add(3*time.Second)
 	return &status.Report{
 		SchemaVersion: 1, At: at,
 		Summary: "active since 2026-03-01T09:00:00Z (db1:4711, epoch 3), 2 waiting (oldest 0.4 s), 3 deferred (2 transient, 1 held), slot keeps 1.2 MiB of 10.0 GiB",
@@ -159,6 +159,10 @@ func fixed() *status.Report {
 			{Reason: "held", Count: 1, OldestSeconds: &oldest, MessageID: 18},
 		},
 		Claims: status.Claims{Rows: 1200, Bytes: retained, OldestExpiredSeconds: &expired},
+		Breakers: []status.Breaker{
+			{Class: "endpoint_closed", Since: &active, Text: "status 401"},
+			{Queue: "mails", Class: "transient", Since: &active, NextProbe: &probe, Text: "status 503"},
+		},
 	}
 }
 
@@ -311,4 +315,18 @@ func TestRead_Reasons(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", want, &text)
 		}
 	}
+}
+
+// What only the relay knows comes to the front of the sentence.
+func TestReport_Hear(t *testing.T) {
+	t.Parallel()
+	report := setup(t).read(t)
+	report.Hear(nil)
+	if report.Breakers == nil || strings.Contains(report.Summary, "paused") {
+		t.Errorf("with all well: %v, %s", report.Breakers, report.Summary)
+	}
+	report.Hear([]status.Breaker{{Class: "transient"}})
+	expectSummary(t, report, "no relay has run yet, sending paused to all queues (transient), ")
+	report.Hear([]status.Breaker{{Queue: "a", Class: "queue_closed"}, {Queue: "b"}, {Queue: "c"}, {Queue: "d"}})
+	expectSummary(t, report, "sending paused to a (queue_closed), b (), c (), others, ")
 }
