@@ -395,6 +395,9 @@ func TestPromise6_OrderPerOrderingKey(t *testing.T) {
 			if q.hold != nil || q.inMemory != 0 || q.inFlight != 0 {
 				t.Fatalf("queue %s: hold %+v, %d in memory, %d in flight", name, q.hold, q.inMemory, q.inFlight)
 			}
+			if !q.live.oldest().IsZero() || !q.fetched.oldest().IsZero() {
+				t.Fatalf("queue %s: nothing is left, and the oldest messages are of %s and %s", name, q.live.oldest(), q.fetched.oldest())
+			}
 		}
 	})
 }

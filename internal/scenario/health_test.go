@@ -2,6 +2,7 @@ package scenario_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -341,4 +342,34 @@ func TestOPS06_TableLocked(t *testing.T) {
 		h.turnsGreen()
 	}
 	w.Settle()
+}
+
+// OPS-06: the same without the WAL: idle, with a standby, and with a lock on the
+// table of messages.
+func TestOPS06_Poll(t *testing.T) {
+	t.Parallel()
+	w := scenario.On(t, pgtest.New(t).Migrated(t)).With(map[string]string{"RELAY_MODE": "poll"})
+	active := examine(t, process(t, w, nil))
+	p := relaybin.Run(t, w.Env, "run")
+	p.AwaitLog(t, "another relay is at work, standing by")
+	standby := examine(t, p)
+	awaitLife(t, w, "before")
+	active.turnsGreen("ok: active")
+	standby.turnsGreen("ok: standby")
+	scenario.Throughout(t, 3*time.Second, func() error { return errors.Join(active.ready(), standby.ready()) })
+	other, err := w.Connect().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec(t.Context(), "lock table outbox.messages in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	active.turnsRed("fail database: the loop loader fails", "lock timeout") // there is nothing new to read
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	active.turnsGreen("ok: active")
+	awaitLife(t, w, "after")
+	w.AwaitAccepted()
+	w.AwaitMarked()
 }
