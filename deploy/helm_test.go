@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"maps"
 	"net/http"
@@ -15,12 +16,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/sethvargo/go-envconfig"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/relaybin"
 )
+
+//go:generate go test . -run ^TestChart_Alerts$ -update
+
+var update = flag.Bool("update", false, "write the chart's copy of the alert rules instead of comparing it")
 
 const chart = "helm/outbox-relay"
 
@@ -56,6 +62,7 @@ var everything = with(needed, map[string]any{
 	"networkPolicy.adminPeers":                []any{map[string]any{"podSelector": map[string]any{}}},
 	"podMonitor.enabled":                      true,
 	"podMonitor.labels":                       map[string]any{"release": "prometheus"},
+	"prometheusRule.enabled":                  true,
 })
 
 func with(values, more map[string]any) map[string]any {
@@ -156,6 +163,7 @@ type object struct {
 		Ports []struct {
 			TargetPort string `yaml:"targetPort"`
 		} `yaml:"ports"`
+		Groups []any `yaml:"groups"`
 	} `yaml:"spec"`
 }
 
@@ -241,7 +249,7 @@ func TestChart_Kinds(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(rendered(t, needed))); !slices.Equal(got, few) {
 		t.Errorf("with what is needed the chart makes %v, want %v", got, few)
 	}
-	all := slices.Sorted(slices.Values(append(few, "Job", "NetworkPolicy", "PodMonitor")))
+	all := slices.Sorted(slices.Values(append(few, "Job", "NetworkPolicy", "PodMonitor", "PrometheusRule")))
 	if got := slices.Sorted(maps.Keys(rendered(t, everything))); !slices.Equal(got, all) {
 		t.Errorf("with everything the chart makes %v, want %v", got, all)
 	}
@@ -340,7 +348,7 @@ func TestChart_Selectors(t *testing.T) {
 		if labels, ok := selector["matchLabels"].(map[string]any); ok {
 			selector = labels
 		}
-		if kind == "Job" || kind == "Pod" || kind == "ServiceAccount" {
+		if slices.Contains([]string{"Job", "Pod", "PrometheusRule", "ServiceAccount"}, kind) {
 			continue // they select nothing
 		}
 		if !matches(selector, relay) {
@@ -412,6 +420,29 @@ func TestChart_AsksWhatIsAnswered(t *testing.T) {
 		if response.StatusCode == http.StatusNotFound {
 			t.Errorf("nothing answers on %s", path)
 		}
+	}
+}
+
+// A chart has only its own files: it carries a copy of the alert rules, and its
+// rules are these.
+func TestChart_Alerts(t *testing.T) {
+	t.Parallel()
+	const original, carried = "prometheus/alerts.yaml", chart + "/files/alerts.yaml"
+	if *update {
+		if err := os.WriteFile(carried, []byte(read(t, original)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(read(t, original), read(t, carried)); diff != "" {
+		t.Errorf("the chart's alerts are not those of %s (go generate ./deploy):\n%s", original, diff)
+	}
+	var want struct{ Groups []any }
+	if err := yaml.Unmarshal([]byte(read(t, original)), &want); err != nil {
+		t.Fatal(err)
+	}
+	got := rendered(t, everything)["PrometheusRule"].Spec.Groups
+	if diff := cmp.Diff(want.Groups, got); diff != "" || len(got) == 0 {
+		t.Errorf("%d groups come out of the chart:\n%s", len(got), diff)
 	}
 }
 
