@@ -85,9 +85,10 @@ func (p *program) watchStatus(ctx context.Context, cfg *config.Config, asJSON bo
 	}
 	for first := true; ; first = false {
 		report, err := readStatus(ctx, cfg)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil
+		}
+		switch {
 		case err != nil && (first || exitCode(err) != exitUnexpected):
 			return err
 		case err != nil:
