@@ -176,6 +176,22 @@ func TestOPS06_QueueDown(t *testing.T) {
 	}
 }
 
+// OPS-06: requests may take long, by the settings, and do: nothing has failed yet,
+// and nothing gets through.
+func TestOPS06_OldestMessage(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(map[string]string{"INFRAI_REQUEST_TIMEOUT": "5m", "RELAY_READY_MAX_AGE": "3s"})
+	h := examine(t, process(t, w, nil))
+	awaitLife(t, w, "before")
+	h.turnsGreen()
+	slow := w.Fault(emulator.Fault{Route: "queue.publish", Delay: 8 * time.Second})
+	w.Insert(scenario.Batch("m", 5, "a", "")...)
+	h.turnsRed("fail oldest: queue orders: a message was read")
+	w.Queue.RemoveFault(slow)
+	h.turnsGreen()
+	w.Settle()
+}
+
 // OPS-06: Postgres is down, before the relay has seen it and after. In between the
 // slot cannot be made.
 func TestOPS06_PostgresDown(t *testing.T) {
