@@ -75,7 +75,7 @@ func (w wrappings) equal(other wrappings) bool {
 	})
 }
 
-// Two rows a queue, mostly none.
+// Only queues that have an envelope or had one: mostly no row.
 const sqlEnvelopes = `
 select coalesce(q.queue, e.queue), coalesce(q.envelope, 'none'), current_database(),
 	e.numbers, e.envelopes, e.sources, e.types
