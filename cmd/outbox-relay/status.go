@@ -85,18 +85,17 @@ func (p *program) watchStatus(ctx context.Context, cfg *config.Config, asJSON bo
 	}
 	for first := true; ; first = false {
 		report, err := readStatus(ctx, cfg)
-		if ctx.Err() != nil {
-			return nil
-		}
+		stopped := ctx.Err() != nil
 		switch {
-		case err != nil && (first || exitCode(err) != exitUnexpected):
-			return err
-		case err != nil:
-			fmt.Fprintln(p.err, "outbox-relay:", pgtext.OneLine(err))
-		default:
+		case err == nil:
 			if err := show(report); err != nil {
 				return err // nobody reads any more
 			}
+		case stopped: // which is no error
+		case first || exitCode(err) != exitUnexpected:
+			return err
+		default:
+			fmt.Fprintln(p.err, "outbox-relay:", pgtext.OneLine(err))
 		}
 		if !pause(ctx, watchInterval) {
 			return nil
