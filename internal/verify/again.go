@@ -11,40 +11,50 @@ import (
 )
 
 // lookAgain looks at what was in doubt once more, when the relay must have been
-// done with it.
+// done with it. If it is not, messages without outcome stay in flight.
 func (v *verifier) lookAgain(ctx context.Context) error {
-	if len(v.doubts) == 0 {
+	if len(v.late)+len(v.wrong) == 0 {
 		return nil
 	}
 	passed, err := v.pass(ctx)
 	if err != nil {
 		return err
 	}
-	faults, err := v.judge(ctx, v.doubts)
+	if passed {
+		err = v.recheck(ctx, v.late, true)
+	} else {
+		v.report.Late += int64(len(v.late))
+	}
 	if err != nil {
 		return err
 	}
-	for i := range faults {
-		v.note(&faults[i], passed)
-	}
-	return nil
+	return v.recheck(ctx, v.wrong, false)
 }
 
-// note adds what the second look found to the report.
-func (v *verifier) note(f *Fault, passed bool) {
+// recheck adds to the report what is still wrong with messages. One whose outcomes
+// somebody has removed since the first look is not unaccounted before the relay
+// had a chance.
+func (v *verifier) recheck(ctx context.Context, ids []int64, passed bool) error {
+	faults, err := v.judge(ctx, ids)
+	if err != nil {
+		return err
+	}
 	r := v.report
-	if f.Kind == Unaccounted {
-		if !passed {
-			r.Late++
-			return
+	for i := range faults {
+		kind := faults[i].Kind
+		if kind == Unaccounted {
+			if !passed {
+				continue
+			}
+			r.Unaccounted++
+			r.InFlight--
 		}
-		r.Unaccounted++
-		r.InFlight--
+		r.Faults[kind]++
+		if len(r.Examples) < v.cfg.Examples {
+			r.Examples = append(r.Examples, faults[i])
+		}
 	}
-	r.Faults[f.Kind]++
-	if len(r.Examples) < v.cfg.Examples {
-		r.Examples = append(r.Examples, *f)
-	}
+	return nil
 }
 
 // pass waits until a relay must have been done with what was visible before the
@@ -109,14 +119,14 @@ const pollPause = 10 * time.Second
 // is in doubt: none of that got an outcome for a while, and no transaction is open
 // that has written to the table, for which messages with an ordering key wait.
 func (v *verifier) passedByPolling(ctx context.Context) (bool, error) {
-	before, err := v.judge(ctx, v.doubts)
+	before, err := v.judge(ctx, v.late)
 	if err != nil {
 		return false, err
 	}
 	if !pause(ctx, max(v.cfg.pause, min(pollPause, v.cfg.Wait/3))) {
 		return false, context.Cause(ctx)
 	}
-	after, err := v.judge(ctx, v.doubts)
+	after, err := v.judge(ctx, v.late)
 	if err != nil || len(after) < len(before) {
 		return false, err
 	}

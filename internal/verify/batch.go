@@ -68,20 +68,21 @@ var sqlBatch = judged("message_id > $1::bigint and message_id <= $2::bigint", "$
 select count(*) filter (where m), count(*) filter (where m and s), count(*) filter (where m and d and not s and not x),
 	count(*) filter (where m and x and not s), count(*) filter (where m and not (s or x or d)),
 	count(*) filter (where w), count(*) filter (where s and not m), count(*) filter (where d and not m), count(*) filter (where x and not m),
-	coalesce(array_agg(id order by id) filter (where kind <> 'young'), '{}')
+	coalesce(array_agg(id order by id) filter (where kind = 'unaccounted'), '{}'),
+	coalesce(array_agg(id order by id) filter (where kind not in ('young', 'unaccounted')), '{}')
 from judged`
 
 // batch counts the next range of numbers and returns its last one.
 func (v *verifier) batch(ctx context.Context, after int64) (last int64, err error) {
 	counts := Counts{From: after + 1}
-	var doubts []int64
+	var late, wrong []int64
 	err = v.snapshot(ctx, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, v.in(sqlLast), after, v.report.To, v.cfg.Batch).Scan(&last); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, v.in(sqlBatch), after, last, v.cfg.Young.Seconds()).Scan(
 			&counts.Messages, &counts.Dispatched, &counts.Deferred, &counts.DeadLetters, &counts.InFlight,
-			&counts.Withdrawn, &counts.DispatchedDeleted, &counts.DeferredDeleted, &counts.DeadDeleted, &doubts)
+			&counts.Withdrawn, &counts.DispatchedDeleted, &counts.DeferredDeleted, &counts.DeadDeleted, &late, &wrong)
 	})
 	if err != nil {
 		return 0, err
@@ -92,17 +93,17 @@ func (v *verifier) batch(ctx context.Context, after int64) (last int64, err erro
 	if v.cfg.Ranges {
 		v.report.Ranges = append(v.report.Ranges, counts)
 	}
-	v.doubt(doubts)
+	v.doubt(&v.late, late)
+	v.doubt(&v.wrong, wrong)
 	return last, nil
 }
 
-// doubt keeps messages for the second look. What is too much for that counts as
-// late.
-func (v *verifier) doubt(ids []int64) {
-	room := max(0, doubtsBound-len(v.doubts))
-	if len(ids) > room {
+// doubt keeps messages for the second look. What is too much for that stays what
+// it is: in flight, or one more of very many faults.
+func (v *verifier) doubt(kept *[]int64, ids []int64) {
+	room := max(0, doubtsBound-len(*kept))
+	if len(ids) > room && kept == &v.late {
 		v.report.Late += int64(len(ids) - room)
-		ids = ids[:room]
 	}
-	v.doubts = append(v.doubts, ids...)
+	*kept = append(*kept, ids[:min(len(ids), room)]...)
 }

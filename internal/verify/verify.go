@@ -134,9 +134,10 @@ type verifier struct {
 	cfg    Config
 	conn   *pgx.Conn
 	report *Report
-	// doubts are the messages that the first look leaves in doubt.
-	doubts []int64
-	mover  *status.Mover
+	// late are the messages without outcome that are not young, wrong those with
+	// a fault of another kind, both as the first look saw them.
+	late, wrong []int64
+	mover       *status.Mover
 }
 
 // doubtsBound is how many messages are looked at twice, at 8 bytes each. More of
