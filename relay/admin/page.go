@@ -5,7 +5,6 @@ import (
 	"context"
 	"embed"
 	"html/template"
-	"io/fs"
 	"net/http"
 	"time"
 
@@ -52,11 +51,9 @@ func (s *Server) AddPage(desk Desk) {
 		templates: template.Must(template.New("").Funcs(formats).ParseFS(files, "templates/*.html")),
 	}
 	p.board.look = p.readBoard
-	static, err := fs.Sub(files, "static")
-	if err != nil {
-		panic(err) // the folder is part of the program
-	}
-	s.Handle("GET /static/", guarded(http.StripPrefix("/static/", http.FileServerFS(static))))
+	s.Handle("GET /static/{name}", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, files, "static/"+r.PathValue("name"))
+	})))
 	s.Handle("GET /{$}", guarded(http.HandlerFunc(p.show)))
 	s.Handle("GET /live", guarded(http.HandlerFunc(p.showLive)))
 	s.Handle("GET /dead-letters", guarded(http.HandlerFunc(p.showLetters)))

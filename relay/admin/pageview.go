@@ -193,7 +193,7 @@ func (o *overview) listQueues(counts relay.Counts) {
 		}
 	}
 	for _, r := range rows {
-		r.judge()
+		r.judge(o.State.Router.Endpoint.Closed)
 		o.Queues = append(o.Queues, *r)
 	}
 	slices.SortFunc(o.Queues, func(a, b queueRow) int { return strings.Compare(a.Name, b.Name) })
@@ -203,13 +203,15 @@ func (o *overview) listQueues(counts relay.Counts) {
 }
 
 // judge says how a queue is doing.
-func (r *queueRow) judge() {
+func (r *queueRow) judge(endpointClosed bool) {
 	switch s := r.State; {
 	case r.Paused:
 		r.Level, r.Word = "warn", "paused"
 		r.Text = "an operator stopped it, its messages wait in the table"
 	case s != nil && s.Gate.Closed:
 		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Text
+	case s != nil && endpointClosed && (s.Hold != "" || s.InMemory > 0):
+		r.Level, r.Word, r.Text = "bad", "waiting", "the endpoint is closed"
 	case s != nil && s.Hold == "draining":
 		r.Level, r.Word, r.Text = "warn", "draining", "the backlog goes out, new messages behind it"
 	case s != nil && s.Hold != "":

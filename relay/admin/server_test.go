@@ -25,7 +25,12 @@ func serve(t *testing.T, state func() relay.State) string {
 // serveLooking is serve for a server that looks at a database.
 func serveLooking(t *testing.T, state func() relay.State, look func(context.Context) (any, error)) string {
 	t.Helper()
-	s := admin.New(*defaults(), state, look, zap.NewNop())
+	return run(t, admin.New(*defaults(), state, look, zap.NewNop()))
+}
+
+// run runs a server until the test's end and returns its address.
+func run(t *testing.T, s *admin.Server) string {
+	t.Helper()
 	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,88 @@
+package pagetest_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/outbox-relay/outbox-relay/internal/scenario"
+	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
+)
+
+// docs/page.md has pictures that this test takes:
+//
+//	go test ./internal/pagetest -run 'TestPage/tells' -page.outage=80s -page.pictures=../../docs/images
+var (
+	outageFor = flag.Duration("page.outage", time.Second, "how long the queue is well, down, and well again")
+	pictures  = flag.String("page.pictures", "", "the `folder` for pictures of the page")
+)
+
+// mostPicture is how large a picture may be, in bytes.
+const mostPicture = 200_000
+
+// tellsAnOutage: before, during and after, the page says what is going on.
+func tellsAnOutage(w *scenario.World, b *tab) {
+	b.t.Helper()
+	folder := *pictures
+	if folder == "" {
+		folder = b.t.TempDir()
+	}
+	b.screen(1200, 800)
+	b.open("/")
+	phase := func() { load(w, *outageFor) }
+
+	refuses(w, "order-4711-paid")
+	b.sees("#dead", "refused")
+	phase()
+	b.sees("#verdict .word", "Ready")
+	b.picture(folder, "page-before.png")
+
+	down := w.Fault(emulator.Fault{Route: "queue.publish", Status: 503})
+	phase()
+	load(w, time.Second) // there is something that cannot go out
+	b.sees("#queues .note", "The endpoint is closed")
+	b.sees("#verdict .word", "Not ready")
+	b.picture(folder, "page-outage.png")
+
+	w.Queue.RemoveFault(down)
+	phase()
+	w.AwaitAccepted()
+	b.sees("#deferred", "No message waits in the table.")
+	b.sees("#verdict .word", "Ready")
+	b.picture(folder, "page-after.png")
+}
+
+// load writes sixty messages a second for a while.
+func load(w *scenario.World, d time.Duration) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ticker.C:
+			w.Insert(scenario.Batch(fmt.Sprintf("order-%d-%d", began.UnixMilli(), n), 3, "customer-1", "customer-2", "")...)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// picture takes one of the whole page, once it shows what is so now.
+func (b *tab) picture(folder, name string) {
+	b.t.Helper()
+	value[bool](b, `new Promise((done) => new MutationObserver((_, o) => { o.disconnect(); done(true); }).observe(document.getElementById("main"), {childList: true}))`)
+	png := run(b, chromedp.FullScreenshot(100))
+	if len(png) == 0 || len(png) > mostPicture {
+		b.t.Errorf("%s has %d bytes, want up to %d", name, len(png), mostPicture)
+	}
+	if err := os.WriteFile(filepath.Join(folder, name), png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
