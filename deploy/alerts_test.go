@@ -148,6 +148,8 @@ func healthy() world {
 		for name, labels := range map[string][]string{
 			"outbox_relay_state":                              {`state="holding"`, `state="careful"`},
 			"outbox_relay_without_outcome_oldest_age_seconds": {""},
+			"outbox_relay_without_outcome_messages":           {""},
+			"outbox_relay_window_oldest_age_seconds":          {""},
 			"outbox_relay_deferred_oldest_age_seconds":        {`reason="held"`, `reason="transient"`},
 			"outbox_relay_deferred_messages":                  {`reason="held"`, `reason="transient"`},
 			"outbox_relay_unknown_outcome_oldest_age_seconds": {""},
@@ -212,6 +214,8 @@ var faults = []fault{
 	{name: "reconnects", changes: map[string]string{"outbox_relay_sessions_total": "1x50 2+2x10"}, alerts: []string{"OutboxRelayReconnects"}},
 	{name: "a message waits", changes: map[string]string{"outbox_relay_without_outcome_oldest_age_seconds": "0x52 30+60x8"}, alerts: []string{"OutboxRelayMessagesWait"}},
 	{name: "a message waits for long", changes: map[string]string{"outbox_relay_without_outcome_oldest_age_seconds": "0+60x60"}, alerts: []string{"OutboxRelayMessagesWait", "OutboxRelayMessagesWaitLong"}},
+	{name: "a message stays in memory", changes: map[string]string{"outbox_relay_window_oldest_age_seconds": "0x52 30+60x8"}, alerts: []string{"OutboxRelayMessagesWait"}},
+	{name: "very many wait", changes: map[string]string{"outbox_relay_without_outcome_messages": "50000+10000x5 100000x55"}, alerts: []string{"OutboxRelayManyWait"}},
 	{name: "old backlog", changes: map[string]string{`outbox_relay_deferred_oldest_age_seconds{reason="transient"}`: "600+60x60"}, alerts: []string{"OutboxRelayBacklogOld"}},
 	{name: "growing backlog", changes: map[string]string{`outbox_relay_deferred_messages{reason="held"}`: "0+500x60"}, alerts: []string{"OutboxRelayBacklogGrows"}},
 	{name: "old unknown outcome", changes: map[string]string{"outbox_relay_unknown_outcome_oldest_age_seconds": "70000+60x60"}, alerts: []string{"OutboxRelayUnknownOutcomeOld"}},
@@ -244,7 +248,7 @@ var faults = []fault{
 	{name: "slot moved", changes: map[string]string{"outbox_relay_slot_moves_total": "0x50 1x10"}, alerts: []string{"OutboxRelaySlotMoved"}},
 }
 
-// alters are the series that a fault makes the same on both relays: each of them
+// both are the series that a fault makes the same on both relays: each of them
 // reads them from the same server.
 var both = regexp.MustCompile(`slot_|without_outcome|deferred_|unknown_outcome|dead_letter_messages|claims_`)
 

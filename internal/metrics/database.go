@@ -12,7 +12,7 @@ var database = section{title: "What Postgres knows"}
 var (
 	famAge = database.gauge("database_age_seconds",
 		"How long ago Postgres answered what it was asked for these metrics; without an answer yet, how long the relay has run.",
-		"It is asked every 15 s. After a minute the other metrics of this section are left out: the relay cannot reach Postgres, or the queries take too long.")
+		"It is asked every 15 s, less often if that takes long. After a minute the other metrics of this section are left out: the relay cannot reach Postgres, or the queries take too long.")
 	famReadDuration = database.gauge("database_read_duration_seconds",
 		"How long the last look into Postgres took.", "")
 	famReadFailures = database.counter("database_read_failures_total",

@@ -53,8 +53,6 @@ func before(seconds int) *time.Time {
 	return &at
 }
 
-func pointer[T any](v T) *T { return &v }
-
 // busy is a relay with something of everything.
 func busy() *fakeRelay {
 	some := tally.Distribution{Count: 3, Sum: 1.5, Bounds: []float64{1}, Buckets: []uint64{2}}
@@ -95,18 +93,18 @@ func figures() *status.Figures {
 	f := &status.Figures{
 		WrittenBytes: 5 << 30, SlotInactiveSince: before(60),
 		DeadLetterReasons:    []status.ReasonCount{{Reason: "refused", Count: 2}, {Reason: "by hand", Count: 1}},
-		OldestUnknownSeconds: pointer(120.0),
+		OldestUnknownSeconds: new(120.0),
 		Tables:               []status.Table{{Name: "messages", Bytes: 8192, DeadRows: 3}},
 	}
 	f.At = noon
 	f.Relay = &status.Relay{SlotMoves: 1}
 	f.Slot = &status.Slot{
-		WALStatus: "extended", RetainedBytes: pointer(int64(1 << 30)), UnconfirmedBytes: pointer(int64(1 << 20)),
-		SafeBytes: pointer(int64(3 << 30)), LimitBytes: pointer(int64(4 << 30)),
+		WALStatus: "extended", RetainedBytes: new(int64(1 << 30)), UnconfirmedBytes: new(int64(1 << 20)),
+		SafeBytes: new(int64(3 << 30)), LimitBytes: new(int64(4 << 30)),
 	}
-	f.WithoutOutcome = status.Count{Count: 4, OldestSeconds: pointer(0.5)}
-	f.DeferredReasons = []status.Reason{{Reason: "transient", Count: 7, OldestSeconds: pointer(60.0)}}
-	f.Claims = status.Claims{Rows: 1000, OldestExpiredSeconds: pointer(10.0)}
+	f.WithoutOutcome = status.Count{Count: 4, OldestSeconds: new(0.5)}
+	f.DeferredReasons = []status.Reason{{Reason: "transient", Count: 7, OldestSeconds: new(60.0)}}
+	f.Claims = status.Claims{Rows: 1000, OldestExpiredSeconds: new(10.0)}
 	return f
 }
 
@@ -123,7 +121,7 @@ func of(r *fakeRelay) *Metrics {
 
 // withFigures adds what Postgres knew two seconds ago.
 func (m *Metrics) withFigures(f *status.Figures) *Metrics {
-	m.watch.seen.Store(&sight{figures: f, at: noon.Add(-2 * time.Second), took: 30 * time.Millisecond, timeToLoss: pointer(3600.0)})
+	m.watch.seen.Store(&sight{figures: f, at: noon.Add(-2 * time.Second), took: 30 * time.Millisecond, timeToLoss: new(3600.0)})
 	return m
 }
 
@@ -257,7 +255,7 @@ func TestMetrics_OfAStandbyHaveTheSameNames(t *testing.T) {
 	m := New(Options{
 		Relay: r, Ready: func(*relay.State) bool { return true }, Live: func(*relay.State) bool { return true },
 	}, zap.NewNop())
-	m.watch.seen.Store(&sight{figures: figures(), at: time.Now(), timeToLoss: pointer(1.0)})
+	m.watch.seen.Store(&sight{figures: figures(), at: time.Now(), timeToLoss: new(1.0)})
 	var got, want []string
 	for name := range m.gather(t) {
 		got = append(got, name)

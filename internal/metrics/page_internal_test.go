@@ -39,7 +39,8 @@ another address). Beside the metrics below there are those of Go (` + "`go_`" + 
 - **Every relay exports the same names**, also one that waits for another. What is about the slot and the tables is the same
   in all relays of one slot: take the maximum, or one of them. Counters begin at 0 with each process.
 - **A scrape asks nobody.** Postgres is asked every 15 seconds in the background, on a connection of its own, with a limit on
-  the time and bounds on what is counted: at most the newest 100,000 messages, whatever the size of the tables.
+  the time and bounds on what is counted: at most the newest 100,000 messages, whatever the size of the tables. A server
+  that takes more than 0.75 s to answer is asked less often.
 - **What is not known is missing**, not 0: the limit of a slot without one, and everything that Postgres knows when it has not
   answered for a minute.
 - **The label ` + "`queue`" + `** has the names of the first 50 queues to which a process sends (` + "`RELAY_METRICS_QUEUES`" + `) and ` + "`other`" + ` for the

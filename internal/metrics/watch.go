@@ -14,9 +14,12 @@ import (
 )
 
 const (
-	// readInterval is how often Postgres is asked: at least once for each scrape in
-	// the usual interval.
+	// readInterval is how often Postgres is asked, once for each scrape in the usual
+	// interval. If it takes the server long, it is asked less often: a twentieth of
+	// the time is for that, down to readSeldom, which is before figures are too old.
 	readInterval = 15 * time.Second
+	readSeldom   = 45 * time.Second
+	readShare    = 20
 	// readTimeout bounds one read with its connection: it must not last until the
 	// next one.
 	readTimeout = 12 * time.Second
@@ -62,16 +65,22 @@ func (w *watch) last() *sight { return w.seen.Load() }
 // run reads until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer w.disconnect()
-	ticker := time.NewTicker(readInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		w.read(ctx)
 		select {
-		case <-ticker.C:
+		case <-timer.C:
 		case <-ctx.Done():
 			return
 		}
+		w.read(ctx)
+		timer.Reset(pause(w.last().took))
 	}
+}
+
+// pause is the wait after a look that took so long.
+func pause(took time.Duration) time.Duration {
+	return min(max(readInterval, readShare*took), readSeldom)
 }
 
 // read asks once.

@@ -76,6 +76,21 @@ func TestWatch_EndsWithItsContext(t *testing.T) {
 	}
 }
 
+// A server that is slow to answer is asked less often, and often enough.
+func TestWatch_PausesLongerAfterSlowAnswers(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]time.Duration{
+		20 * time.Millisecond: readInterval, time.Second: 20 * time.Second, readTimeout: readSeldom,
+	} {
+		if got := pause(took); got != want {
+			t.Errorf("after %s the pause is %s, want %s", took, got, want)
+		}
+	}
+	if readSeldom+readTimeout >= fresh {
+		t.Errorf("figures are too old after %s, and come every %s", fresh, readSeldom+readTimeout)
+	}
+}
+
 func TestWatch_TimeToLoss(t *testing.T) {
 	t.Parallel()
 	const megabyte = 1 << 20
@@ -85,7 +100,7 @@ func TestWatch_TimeToLoss(t *testing.T) {
 		f.Slot = &status.Slot{SafeBytes: safe}
 		return w.timeToLoss(noon.Add(after), f)
 	}
-	safe := pointer(int64(600 * megabyte))
+	safe := new(int64(600 * megabyte))
 	expect := func(what string, got *float64, want float64) {
 		t.Helper()
 		if got == nil || math.Abs(*got-want) > 0.001 && *got != want {
