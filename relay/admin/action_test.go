@@ -59,8 +59,15 @@ func servePage(t *testing.T, change func(*admin.Config)) *paged {
 
 func withToken(c *admin.Config) { c.Token = secret.New(token) }
 
+// reply is what was answered, beside the body.
+type reply struct {
+	StatusCode int
+	Header     http.Header
+	Cookies    []*http.Cookie
+}
+
 // post sends a form, and returns the answer and its body.
-func (p *paged) post(path string, form url.Values, header ...string) (*http.Response, string) {
+func (p *paged) post(path string, form url.Values, header ...string) (reply, string) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -70,7 +77,7 @@ func (p *paged) post(path string, form url.Values, header ...string) (*http.Resp
 	return p.send(r, header)
 }
 
-func (p *paged) get(path string, header ...string) (*http.Response, string) {
+func (p *paged) get(path string, header ...string) (reply, string) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+path, http.NoBody)
 	if err != nil {
@@ -79,7 +86,7 @@ func (p *paged) get(path string, header ...string) (*http.Response, string) {
 	return p.send(r, header)
 }
 
-func (p *paged) send(r *http.Request, header []string) (*http.Response, string) {
+func (p *paged) send(r *http.Request, header []string) (reply, string) {
 	p.t.Helper()
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -93,17 +100,17 @@ func (p *paged) send(r *http.Request, header []string) (*http.Response, string) 
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return response, string(body)
+	return reply{response.StatusCode, response.Header, response.Cookies()}, string(body)
 }
 
 // signIn returns the cookie of a session, and what its forms hold.
 func (p *paged) signIn(with string) (cookie, csrf string) {
 	p.t.Helper()
 	response, body := p.post("/login", url.Values{"token": {with}})
-	if response.StatusCode != http.StatusSeeOther || len(response.Cookies()) != 1 {
-		p.t.Fatalf("sign in: %d %v: %s", response.StatusCode, response.Cookies(), body)
+	if response.StatusCode != http.StatusSeeOther || len(response.Cookies) != 1 {
+		p.t.Fatalf("sign in: %d %v: %s", response.StatusCode, response.Cookies, body)
 	}
-	c := response.Cookies()[0]
+	c := response.Cookies[0]
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || strings.Contains(c.Value, with) {
 		p.t.Errorf("the cookie is %s", response.Header.Get("Set-Cookie"))
 	}
@@ -241,8 +248,8 @@ func TestPage_SignIn(t *testing.T) {
 	write(token + "\n")
 	p := servePage(t, func(c *admin.Config) { c.TokenFile = file })
 	for _, wrong := range []string{"", "x", token + "x", token[1:]} {
-		if response, _ := p.post("/login", url.Values{"token": {wrong}}); response.StatusCode != http.StatusUnauthorized || len(response.Cookies()) != 0 {
-			t.Errorf("%q: %d %v", wrong, response.StatusCode, response.Cookies())
+		if response, _ := p.post("/login", url.Values{"token": {wrong}}); response.StatusCode != http.StatusUnauthorized || len(response.Cookies) != 0 {
+			t.Errorf("%q: %d %v", wrong, response.StatusCode, response.Cookies)
 		}
 	}
 	if response, _ := p.post("/login", url.Values{"token": {token}}, "Sec-Fetch-Site", "cross-site"); response.StatusCode != http.StatusForbidden {

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -76,13 +77,9 @@ func readStart(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	text := make([]byte, tokenBytes)
-	n, err := f.Read(text)
-	if n == 0 && err != nil {
-		return "", fmt.Errorf("read %s: %w", path, err)
-	}
-	return string(text[:n]), nil
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, tokenBytes))
+	return string(text), err
 }
 
 // knows reports whether this is the token, in a time that does not depend on how
