@@ -2,11 +2,14 @@ package status_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/schema"
 )
 
 func (b bundle) figures(t *testing.T) *status.Figures {
@@ -64,5 +67,30 @@ func TestReadFigures_Tables(t *testing.T) {
 	b.execute(t, `insert into outbox.messages (key, queue, payload) select i::text, 'q', '{}' from generate_series(1, 5000) i`)
 	if after := bytes("messages"); after < before+5000*40 {
 		t.Errorf("messages had %d bytes, and %d with 5000 more", before, after)
+	}
+}
+
+// A relay needs no more rights for its metrics than it has for its work.
+func TestReadFigures_WithTheRightsOfARelay(t *testing.T) {
+	t.Parallel()
+	for _, polls := range []bool{false, true} {
+		b := setup(t)
+		database := b.conn.Config().Database
+		cfg := schema.GrantsConfig{Schema: "outbox", Database: database, Relay: "relay_" + database, Poll: polls}
+		var grants strings.Builder
+		if err := schema.Grants(&grants, cfg); err != nil {
+			t.Fatal(err)
+		}
+		role := pgx.Identifier{cfg.Relay}.Sanitize()
+		b.execute(t, grants.String())
+		b.execute(t, `insert into outbox.claims (consumer, event_id, expires_at) values ('c', 'e', now() - interval '1 day')`)
+		b.execute(t, `set role `+role)
+		f := b.figures(t)
+		if f.Claims.OldestExpiredSeconds == nil || len(f.Tables) != 9 {
+			t.Errorf("polls %v: got %+v", polls, f)
+		}
+		b.execute(t, `reset role`)
+		b.execute(t, `drop owned by `+role)
+		b.execute(t, `drop role `+role)
 	}
 }
