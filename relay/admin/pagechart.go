@@ -82,28 +82,34 @@ func charts(all []sample, now time.Time) []chart {
 	}
 }
 
-// thin leaves one of some samples out, or more, where there are more than points:
-// of a group the last one counts, with the largest values.
+// thin puts neighbours together where there are more samples than points: of a
+// group the last moment counts, with the largest values. A group is a stretch of
+// the clock, so that a curve keeps its form while it moves on.
 func thin(all []sample, span time.Duration) []sample {
-	group := max(1, int(span/sampleEvery)/points)
-	if group == 1 {
+	stretch := time.Duration((int(span/sampleEvery)+points-1)/points) * sampleEvery
+	if stretch <= sampleEvery {
 		return all
 	}
-	thinned := make([]sample, 0, len(all)/group+1)
-	for first := 0; first < len(all); first += group {
-		s := all[first]
-		for _, next := range all[first+1 : min(first+group, len(all))] {
-			s = sample{
-				at: next.at, failing: s.failing || next.failing,
-				received: larger(s.received, next.received), dispatched: larger(s.dispatched, next.dispatched),
-				median: larger(s.median, next.median), slow: larger(s.slow, next.slow),
-				waiting: larger(s.waiting, next.waiting), deferred: larger(s.deferred, next.deferred),
-				retained: larger(s.retained, next.retained),
-			}
+	thinned := make([]sample, 0, points+2)
+	for i, s := range all {
+		if i == 0 || s.at.Truncate(stretch) != all[i-1].at.Truncate(stretch) {
+			thinned = append(thinned, s)
+			continue
 		}
-		thinned = append(thinned, s)
+		thinned[len(thinned)-1].join(&s)
 	}
 	return thinned
+}
+
+// join takes a later sample into one.
+func (s *sample) join(later *sample) {
+	*s = sample{
+		at: later.at, failing: s.failing || later.failing,
+		received: larger(s.received, later.received), dispatched: larger(s.dispatched, later.dispatched),
+		median: larger(s.median, later.median), slow: larger(s.slow, later.slow),
+		waiting: larger(s.waiting, later.waiting), deferred: larger(s.deferred, later.deferred),
+		retained: larger(s.retained, later.retained),
+	}
 }
 
 // larger is the larger one of two values that may be unknown.
