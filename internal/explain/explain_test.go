@@ -144,7 +144,7 @@ func TestRead_Lives(t *testing.T) {
 			"held by one that failed", `insert into outbox.deferred (message_id, queue, ordering_key, reason, not_before, attempts, last_status, last_error) values
 				(1, 'orders', 'a', 'transient', now() + interval '1 minute', 3, 500, 'oops'), (2, 'orders', 'a', 'held', null, 0, null, null), (3, 'orders', 'a', 'held', null, 0, null, null)`,
 			3, explain.Deferred,
-			[]string{"is deferred: it waits its turn behind others", "2 deferred messages are before it in its ordering key", "after transient, status 500 (oops)", "deferred retry-now 1"},
+			[]string{"is deferred: it waits its turn behind others", "2 deferred messages are before it in its ordering key", "after transient, status 500 (oops)", "deferred retry-now 1", "in its lane, first message 1: transient, status 500 (oops); 2 in its queue"},
 		},
 		{
 			"held by a dead letter", `insert into outbox.queues (queue, on_dead_letter) values ('orders', 'hold');

@@ -119,7 +119,7 @@ func (r *Report) rows() (rows [][2]string) {
 		if l.Kind == "message" {
 			add("before it", "%s in its queue; it has no ordering key and waits for none of them", bounded(l.InQueue, "deferred message", "deferred messages"))
 		} else {
-			add("before it", "%s in its lane, %d in its queue", bounded(l.Before, "deferred message", "deferred messages"), l.InQueue)
+			add("before it", "%s in its lane%s; %d in its queue", bounded(l.Before, "deferred message", "deferred messages"), l.first(), l.InQueue)
 		}
 	}
 	if q := r.Queue; q != nil {
@@ -127,6 +127,14 @@ func (r *Report) rows() (rows [][2]string) {
 	}
 	add("relay", "%s", &r.Mover)
 	return rows
+}
+
+// first is the message for which the lane waits.
+func (l *Lane) first() string {
+	if l.First == nil {
+		return ""
+	}
+	return fmt.Sprintf(", first message %d: %s", l.First.MessageID, failure(l.First.Reason, l.First.LastStatus, "", l.First.LastError))
 }
 
 // text is what of the settings is not as usual, and what decides.

@@ -21,11 +21,15 @@ func (r *Report) sentence() string {
 	}
 	switch {
 	case !r.OK:
-		return text
 	case r.InFlight == 0:
-		return text + ": each has one outcome"
+		text += ": each has one outcome"
+	default:
+		text += ": each has one outcome or is on its way"
 	}
-	return text + ": each has one outcome or is on its way"
+	if r.Late > 0 {
+		text += fmt.Sprintf(", %d of them for long", r.Late)
+	}
+	return text
 }
 
 func plural(n int64, one, many string) string {

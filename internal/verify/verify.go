@@ -91,7 +91,7 @@ type Report struct {
 	Ranges []Counts `json:"ranges,omitempty"`
 
 	// Mover says who moves messages.
-	Mover string `json:"mover"`
+	Mover string `json:"relay"`
 }
 
 // Counts are the messages of a range of numbers. Each message is in one of

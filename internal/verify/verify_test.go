@@ -255,7 +255,7 @@ func TestRun_NobodyAtWork(t *testing.T) {
 	r.messages(5)
 	r.exec(`delete from outbox.dispatched`)
 	report := r.expect(verify.Counts{Messages: 5, InFlight: 5})
-	if report.Late != 5 || report.Mover != "no relay has run yet" {
+	if report.Late != 5 || report.Mover != "no relay has run yet" || !strings.HasSuffix(report.Summary, "is on its way, 5 of them for long") {
 		t.Errorf("late are %d, and %s", report.Late, report.Mover)
 	}
 }
