@@ -11,6 +11,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/internal/secret"
+	"github.com/outbox-relay/outbox-relay/internal/tracing"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
@@ -56,6 +57,8 @@ type Config struct {
 	Relay  relay.Config  `env:", prefix=RELAY_"`
 	Admin  admin.Config  `env:", prefix=RELAY_"`
 	Infrai infrai.Config `env:", prefix=INFRAI_"`
+	// Traces holds OpenTelemetry's own variables.
+	Traces tracing.Config `env:", prefix=OTEL_"`
 
 	database, replication *pgx.ConnConfig
 	warnings              []string

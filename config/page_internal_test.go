@@ -63,13 +63,14 @@ needed: ` + "`DATABASE_URL`" + ` and the API key, ` + "`INFRAI_API_KEY`" + ` or 
 
 // sections are the parts of the page, by the package that owns the struct.
 var sections = map[string]string{
-	"config.Config": "Connections",
-	"config.Log":    "Log",
-	"cdc.Config":    "Reading the WAL",
-	"poll.Config":   "Reading the table",
-	"relay.Config":  "Dispatching",
-	"admin.Config":  "Health",
-	"infrai.Config": "The Infrai queue",
+	"config.Config":  "Connections",
+	"config.Log":     "Log",
+	"cdc.Config":     "Reading the WAL",
+	"poll.Config":    "Reading the table",
+	"relay.Config":   "Dispatching",
+	"admin.Config":   "Health",
+	"infrai.Config":  "The Infrai queue",
+	"tracing.Config": "Traces",
 }
 
 func writePage(t *testing.T) []byte {

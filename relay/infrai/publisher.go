@@ -27,6 +27,7 @@ type Publisher struct {
 	key         *apiKey
 	deadlines   *deadlines
 	connections *connections
+	spans       *spans // nil: no traces
 }
 
 var _ relay.Publisher = (*Publisher)(nil)
@@ -81,10 +82,10 @@ func (p *Publisher) Publish(ctx context.Context, row *outbox.Row) (relay.Receipt
 	}
 	now := p.now()
 	authorization := p.key.current(now)
-	receipt, err := p.send(ctx, row.Key, authorization, body, now)
+	receipt, err := p.send(ctx, row, authorization, body, now)
 	if err != nil && unauthorized(err) && p.key.refused(authorization) {
 		now = p.now()
-		return p.send(ctx, row.Key, p.key.current(now), body, now)
+		return p.send(ctx, row, p.key.current(now), body, now)
 	}
 	return receipt, err
 }
@@ -101,9 +102,20 @@ var (
 	userAgent = []string{"outbox-relay"}
 )
 
-// send makes one request. It goes to the transport directly: what http.Client
+// send makes one request, with a span around it if there are traces.
+func (p *Publisher) send(ctx context.Context, row *outbox.Row, authorization []string, body []byte, now time.Time) (relay.Receipt, error) {
+	if p.spans == nil {
+		return p.request(ctx, row.Key, authorization, body, now)
+	}
+	ctx, span := p.spans.begin(ctx, row, now)
+	receipt, err := p.request(ctx, row.Key, authorization, body, now)
+	end(span, receipt, err)
+	return receipt, err
+}
+
+// request makes one request. It goes to the transport directly: what http.Client
 // adds (redirects, cookies, its timer) is not wanted here.
-func (p *Publisher) send(ctx context.Context, key string, authorization []string, body []byte, now time.Time) (relay.Receipt, error) {
+func (p *Publisher) request(ctx context.Context, key string, authorization []string, body []byte, now time.Time) (relay.Receipt, error) {
 	limited := p.deadlines.join(ctx, now)
 	defer p.deadlines.leave(limited)
 
@@ -122,6 +134,7 @@ func (p *Publisher) send(ctx context.Context, key string, authorization []string
 		Body:          a.reader(),
 		GetBody:       a.again,
 	}).WithContext(limited)
+	p.spans.carry(ctx, req.Header)
 
 	resp, err := p.connections.transport(now).RoundTrip(req)
 	if err != nil {
