@@ -146,3 +146,32 @@ func BenchmarkCounts(b *testing.B) {
 		}
 	})
 }
+
+// A message on its way through the router, with a queue that takes no time and
+// outcomes that are durable at once, without counting and with it.
+func BenchmarkPublishPath(b *testing.B) {
+	for name, count := range map[string]bool{"bare": false, "counted": true} {
+		b.Run(name, func(b *testing.B) {
+			counts := newCounts(50)
+			r := newRig(Config{MaxInFlight: 8, MaxInFlightPerQueue: 8, WindowMessages: 100, WindowBytes: 1 << 20})
+			w := &worker{wake: make(chan struct{}, 1)}
+			b.ReportAllocs()
+			for b.Loop() {
+				m := r.put("orders", "")
+				m.row.CommittedAt = r.now
+				r.take(r.now, w)
+				began := time.Now()
+				ended := time.Now()
+				if count {
+					counts.request(m, began, ended, nil)
+				}
+				r.finish(ended, w, m, Receipt{}, nil)
+				if count {
+					counts.outcomes(r.emitted)
+				}
+				r.resolved(r.emitted)
+				r.emitted, r.idle = r.emitted[:0], nil
+			}
+		})
+	}
+}
