@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outbox-relay/outbox-relay/internal/netfault"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/relaybin"
@@ -331,33 +333,48 @@ func TestOPS06_TableLocked(t *testing.T) {
 	w.AwaitMarked()
 	h.turnsGreen()
 	for i, round := range []struct {
-		tables  string
+		tables  []string
 		insert  bool // where the application can still insert
 		reasons []string
 	}{
-		{"outbox.messages", false, []string{"fail database: the loop loader fails"}},
-		{"outbox.queues, outbox.deferred, outbox.dispatched", true, []string{
+		{[]string{"messages"}, false, []string{"fail database: the loop loader fails"}},
+		{[]string{"queues", "deferred", "dispatched"}, true, []string{
 			"fail database: the loop settings fails", "fail database: the loop loader fails", "fail writer",
 		}},
-		{"outbox.relays", true, []string{"fail writer"}},
+		{[]string{"relays"}, true, []string{"fail writer"}},
 	} {
-		other, err := w.Connect().Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.Exec(t.Context(), "lock table "+round.tables+" in access exclusive mode"); err != nil {
-			t.Fatal(err)
-		}
+		unlock := locked(t, w, round.tables...)
 		if round.insert {
 			w.Insert(scenario.Batch(fmt.Sprintf("m%d", i), 10, "a", "")...)
 		}
 		h.turnsRed(append(round.reasons, "lock timeout", "pg_locks")...)
-		if err := other.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		unlock()
 		h.turnsGreen()
 	}
 	w.Settle()
+}
+
+// locked locks tables of the outbox, each in a session of its own: who waits for
+// one while he holds another, invites a deadlock.
+func locked(t *testing.T, w *scenario.World, tables ...string) (unlock func()) {
+	t.Helper()
+	open := make([]pgx.Tx, len(tables))
+	for i, table := range tables {
+		var err error
+		if open[i], err = w.Connect().Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open[i].Exec(t.Context(), "lock table outbox."+table+" in access exclusive mode"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		for _, tx := range open {
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // OPS-06: the same without the WAL: idle, with a standby, and with a lock on the
@@ -373,17 +390,9 @@ func TestOPS06_Poll(t *testing.T) {
 	active.turnsGreen("ok: active")
 	standby.turnsGreen("ok: standby")
 	scenario.Throughout(t, 3*time.Second, func() error { return errors.Join(active.ready(), standby.ready()) })
-	other, err := w.Connect().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Exec(t.Context(), "lock table outbox.messages in access exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	unlock := locked(t, w, "messages")
 	active.turnsRed("fail database: the loop loader fails", "lock timeout") // there is nothing new to read
-	if err := other.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	unlock()
 	active.turnsGreen("ok: active")
 	awaitLife(t, w, "after")
 	w.AwaitAccepted()
