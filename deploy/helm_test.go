@@ -46,6 +46,7 @@ var everything = with(needed, map[string]any{
 	"migrations.enabled":                      true,
 	"migrations.database.url":                 "postgres://outbox_owner@db.example/shop?sslmode=verify-full",
 	"migrations.database.passwordSecret.name": "outbox-owner",
+	"adminTokenSecret.name":                   "outbox-relay-admin",
 	"podLabels":                               map[string]any{"team": "shop"},
 	"podAnnotations":                          map[string]any{"note": "text"},
 	"nodeSelector":                            map[string]any{"disk": "fast"},
@@ -55,6 +56,7 @@ var everything = with(needed, map[string]any{
 	"networkPolicy.enabled":                   true,
 	"networkPolicy.databasePeers":             []any{map[string]any{"ipBlock": map[string]any{"cidr": "10.0.0.0/8"}}},
 	"networkPolicy.adminPeers":                []any{map[string]any{"podSelector": map[string]any{}}},
+	"networkPolicy.extraEgress":               []any{map[string]any{"ports": []any{map[string]any{"port": 4318}}}},
 	"podMonitor.enabled":                      true,
 	"podMonitor.labels":                       map[string]any{"release": "prometheus"},
 	"prometheusRule.enabled":                  true,
@@ -304,8 +306,8 @@ func expectFed(t *testing.T, kind string, pod *podSpec) {
 			if file && !slices.Contains(folders, filepath.Dir(e.Value)) {
 				t.Errorf("%s: %s=%s, and mounted are %v", kind, e.Name, e.Value, folders)
 			}
-			if e.Name == "INFRAI_API_KEY" {
-				t.Errorf("%s: the key is in the environment", kind)
+			if e.Name == "INFRAI_API_KEY" || e.Name == "RELAY_ADMIN_TOKEN" {
+				t.Errorf("%s: %s is in the environment", kind, e.Name)
 			}
 		}
 	}
@@ -323,6 +325,7 @@ func TestChart_Settings(t *testing.T) {
 	for name, want := range map[string]string{
 		"RELAY_RETENTION": "24h", "RELAY_WINDOW_BYTES": "33554432", "INFRAI_ERROR_TEXT": "true", "RELAY_LOG_LEVEL": "debug",
 		"RELAY_ADMIN_LISTEN": ":9464", "INFRAI_BASE_URL": "https://queue.example",
+		"RELAY_ADMIN_TOKEN_FILE": "/etc/outbox-relay/admin/token",
 	} {
 		if env[name] != want {
 			t.Errorf("%s is %q, want %q", name, env[name], want)
@@ -443,6 +446,7 @@ func TestChart_RefusesValues(t *testing.T) {
 		"a password in the query": with(needed, map[string]any{"database.url": "postgres://db.example/shop?user=u&password=geheim"}),
 		"a password for the WAL":  with(needed, map[string]any{"database.replicationUrl": "postgres://u:geheim@db.example/shop"}),
 		"a key in the settings":   with(needed, map[string]any{"settings": map[string]any{"INFRAI_API_KEY": "geheim"}}),
+		"a token in the settings": with(needed, map[string]any{"settings": map[string]any{"RELAY_ADMIN_TOKEN": "geheim"}}),
 		"a strange setting":       with(needed, map[string]any{"settings": map[string]any{"RELEY_RETENTION": "24h"}}),
 		"a misspelt value":        with(needed, map[string]any{"replica": 2}),
 		"many replicas":           with(needed, map[string]any{"replicas": 20}),

@@ -128,6 +128,10 @@ capabilities:
 - name: INFRAI_BASE_URL
   value: {{ . | quote }}
 {{- end }}
+{{- if .Values.adminTokenSecret.name }}
+- name: RELAY_ADMIN_TOKEN_FILE
+  value: /etc/outbox-relay/admin/{{ .Values.adminTokenSecret.key }}
+{{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
@@ -138,6 +142,11 @@ capabilities:
 - name: queue
   mountPath: /etc/outbox-relay/queue
   readOnly: true
+{{- if .Values.adminTokenSecret.name }}
+- name: admin
+  mountPath: /etc/outbox-relay/admin
+  readOnly: true
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -149,6 +158,12 @@ capabilities:
   secret:
     secretName: {{ .Values.queue.apiKeySecret.name }}
     defaultMode: 0440
+{{- if .Values.adminTokenSecret.name }}
+- name: admin
+  secret:
+    secretName: {{ .Values.adminTokenSecret.name }}
+    defaultMode: 0440
+{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
