@@ -42,7 +42,7 @@ func TestPage(t *testing.T) {
 		redrives(w, p, newTab(t, chrome, url))
 	})
 	t.Run("tells an outage", func(t *testing.T) {
-		w := scenario.New(t)
+		w := scenario.New(t).With(map[string]string{"RELAY_SLOT": "outbox_relay"}) // a name that people know
 		_, url := start(t, w)
 		tellsAnOutage(w, newTab(t, chrome, url))
 	})

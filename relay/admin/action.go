@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
@@ -256,8 +257,15 @@ func (p *page) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if _, ok := errors.AsType[*operate.InvalidError](err); ok {
 		status = http.StatusBadRequest
 	}
-	p.refuse(w, r, status, pgtext.OneLine(err))
+	why := pgtext.OneLine(err)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == insufficientPrivilege {
+		why += `. The relay acts with its own role: "Changing something" in docs/page.md has the grant`
+	}
+	p.refuse(w, r, status, why)
 }
+
+// insufficientPrivilege is the SQLSTATE of what a role may not do.
+const insufficientPrivilege = "42501"
 
 // joinIDs and splitIDs carry ids through a form.
 func joinIDs(ids []int64) string {

@@ -318,6 +318,9 @@ func TestPage_AllowsNothingForeign(t *testing.T) {
 			t.Errorf("%s takes something from elsewhere, or has it inside: %s", path, body)
 		}
 	}
+	if _, body := p.get("/"); !strings.Contains(body, `<noscript><meta http-equiv="refresh"`) {
+		t.Errorf("without a script the page stays as it was: %s", body)
+	}
 	if response, _ := p.get("/static/"); response.StatusCode != http.StatusNotFound {
 		t.Errorf("the list of files is %d", response.StatusCode)
 	}

@@ -85,10 +85,12 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // Run answers until ctx ends, which is not an error. Listen comes before it.
 func (s *Server) Run(ctx context.Context) error {
-	s.life = ctx
 	defer s.lookout.tasks.Wait()
 	var beside sync.WaitGroup
 	defer beside.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end() // also when the listener fails
+	s.life = ctx
 	for _, run := range s.background {
 		beside.Go(func() { run(ctx) })
 	}
