@@ -70,7 +70,7 @@ func exitCode(err error) int {
 		return exitSlotLost
 	case errors.Is(err, cdc.ErrSlotHeld):
 		return exitSlotHeld
-	case is[*doctorError](err):
+	case is[*doctorError](err), is[*repairError](err):
 		return exitDoctorFailed
 	case is[*explain.UnknownError](err):
 		return exitNoMessage

@@ -46,6 +46,18 @@ var checks = []check{
 		needs: []string{"D01"}, run: replicationOpens, wal: true,
 	},
 	{
+		id: "D05", title: "Power of the relay's role", severity: Warn, expected: "no more than it needs",
+		needs: []string{"D01"}, run: power,
+	},
+	{
+		id: "D45", title: "Encryption", severity: Warn, expected: "TLS with a verified server, or loopback",
+		needs: []string{"D01"}, run: encryption,
+	},
+	{
+		id: "D47", title: "Clock", severity: Warn, expected: "within 1 s of the server's",
+		needs: []string{"D01"}, run: clock,
+	},
+	{
 		id: "D28", title: "Grants of the relay", severity: Fail, expected: "every right that the relay uses",
 		needs: []string{"D01"}, run: grants,
 	},
@@ -62,12 +74,32 @@ var checks = []check{
 		needs: []string{"D31"}, run: keys,
 	},
 	{
+		id: "D25", title: "Tables are logged", severity: Fail, expected: "every change of the outbox is in the WAL",
+		needs: []string{"D31"}, run: logged,
+	},
+	{
+		id: "D29", title: "Triggers", severity: Warn, expected: "the one that keeps messages from being changed, and no other that a relay fires",
+		needs: []string{"D31"}, run: triggers,
+	},
+	{
+		id: "D43", title: "Functions are pinned", severity: Fail, expected: "a search_path of their own",
+		needs: []string{"D31"}, run: pinned,
+	},
+	{
+		id: "D44", title: "Nothing for PUBLIC", severity: Fail, expected: "rights for named roles only",
+		needs: []string{"D31"}, run: public,
+	},
+	{
 		id: "D21", title: "Publication", severity: Fail, expected: "publishes inserts, and nothing else",
 		needs: []string{"D01"}, run: publication, wal: true,
 	},
 	{
 		id: "D20", title: "Messages are published", severity: Fail, expected: "the table is in the publication, with all rows and columns",
-		needs: []string{"D21", "D31"}, run: membership, wal: true,
+		needs: []string{"D21", "D25"}, run: membership, wal: true,
+	},
+	{
+		id: "D51", title: "Nothing else is published", severity: Warn, expected: "the table of messages alone",
+		needs: []string{"D20"}, run: others, wal: true,
 	},
 	{
 		id: "D22", title: "Numbers of messages", severity: Fail, expected: "new ones are higher than those with outcomes",
@@ -78,6 +110,22 @@ var checks = []check{
 		needs: []string{"D02", "D31"}, run: sameCluster,
 	},
 	{
+		id: "D16", title: "Room for slots", severity: Fail, expected: "two free, or one and the relay's own",
+		needs: []string{"D02"}, run: slotRoom, wal: true,
+	},
+	{
+		id: "D17", title: "Room for walsenders", severity: Warn, expected: "two free, or one and the relay's own",
+		needs: []string{"D02"}, run: senderRoom, wal: true,
+	},
+	{
+		id: "D14", title: "Limit of kept WAL", severity: Warn, expected: "a limit of at least twice max_wal_size",
+		needs: []string{"D02"}, run: keepLimit, wal: true,
+	},
+	{
+		id: "D15", title: "Limit of idle slots", severity: Warn, expected: "none, or at least 1 h",
+		needs: []string{"D02"}, run: idleLimit, wal: true,
+	},
+	{
 		id: "D09", title: "Slot", severity: Fail, expected: "a logical slot of pgoutput in this database",
 		needs: []string{"D02"}, run: slotKind, wal: true,
 	},
@@ -86,12 +134,60 @@ var checks = []check{
 		needs: []string{"D09"}, run: slotUsable, wal: true,
 	},
 	{
+		id: "D11", title: "Slot is safe", severity: Fail, expected: "all its WAL within max_wal_size",
+		needs: []string{"D10"}, run: slotRisk, wal: true,
+	},
+	{
+		id: "D13", title: "WAL that the slot keeps", severity: Warn, expected: "less than 1 GiB, and than half of the limit",
+		needs: []string{"D10"}, run: keptWAL, wal: true,
+	},
+	{
+		id: "D12", title: "Slot is read", severity: Warn, expected: "by a relay, since less than 10 min ago",
+		needs: []string{"D10", "D31"}, run: slotReader, wal: true,
+	},
+	{
+		id: "D19", title: "Position of the slot", severity: Warn, expected: "where the last relay left it",
+		needs: []string{"D10", "D31"}, run: slotPosition, wal: true,
+	},
+	{
+		id: "D36", title: "Slot and failover", severity: Warn, expected: "a standby gets the slot, and before it the messages",
+		needs: []string{"D10"}, run: failover, wal: true,
+	},
+	{
+		id: "D37", title: "Standbys that hold delivery back", severity: Fail, expected: "those that are named are connected",
+		needs: []string{"D02"}, run: standbyGate, wal: true,
+	},
+	{
 		id: "D24", title: "Slot is younger than its publication", severity: Fail, expected: "the next changes can be read",
 		needs: []string{"D03", "D04", "D21", "D09", "D10"}, run: slotAge, wal: true,
 	},
 	{
 		id: "D39", title: "Slots of earlier names", severity: Warn, expected: "none: nobody reads their WAL",
 		needs: []string{"D31"}, run: leftovers,
+	},
+	{
+		id: "D32", title: "Messages without outcome", severity: Warn, expected: "none older than 1 min",
+		needs: []string{"D31"}, run: backlog,
+	},
+	{
+		id: "D33", title: "Long transactions", severity: Warn, expected: "no writer is open for more than 5 min",
+		needs: []string{"D02"}, run: longWriters,
+	},
+	{
+		id: "D34", title: "Old rows are kept", severity: Warn, expected: "no slot or prepared transaction holds vacuum back",
+		needs: []string{"D02"}, run: vacuumHolders,
+	},
+	{
+		id: "D35", title: "Transaction numbers", severity: Warn, expected: "the oldest is younger than 1,000,000,000",
+		needs: []string{"D02"}, run: wraparound,
+	},
+	{
+		id: "D40", title: "Vacuum keeps up", severity: Warn, expected: "at most a fifth of the rows is dead",
+		needs: []string{"D31"}, run: vacuum,
+	},
+	{
+		id: "D41", title: "Storage options", severity: Warn, expected: "autovacuum on, truncation off",
+		needs: []string{"D31"}, run: storage,
 	},
 	{
 		id: "D49", title: "Reading the table", severity: Fail, expected: "the primary with no pooler before it, numbers in their order",
@@ -114,7 +210,8 @@ type finding struct {
 	expected string // replaces that of the check
 	message  string
 	remedy   string
-	sql      string
+	sql      statements
+	safe     bool // see Result.Safe
 }
 
 func pass(observed string) finding { return finding{status: Pass, observed: observed} }
@@ -131,7 +228,8 @@ func (c *check) examine(ctx context.Context, p *patient, so *Report) Result {
 		Docs: "docs/doctor.md#" + strings.ToLower(c.id),
 	}
 	f := c.finding(ctx, p, so)
-	r.Status, r.Observed, r.Message, r.Remedy, r.SQL = f.status, f.observed, f.message, f.remedy, f.sql
+	r.Status, r.Observed, r.Message, r.Remedy, r.SQL = f.status, f.observed, f.message, f.remedy, f.sql.String()
+	r.Safe, r.statements = f.safe, f.sql
 	if f.expected != "" {
 		r.Expected = f.expected
 	}

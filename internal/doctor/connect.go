@@ -86,7 +86,7 @@ func refusal(config *pgx.ConnConfig, err error) finding {
 	case "42501":
 		f.message = "role " + ident(user) + " may not connect to database " + ident(database)
 		f.remedy = "let it, as the owner of the database"
-		f.sql = script("grant connect on database " + ident(database) + " to " + ident(user))
+		f.sql, f.safe = script("grant connect on database "+ident(database)+" to "+ident(user)), true
 	case "53300":
 		f.message = "the server has no connection left"
 		f.remedy = "close others, or raise max_connections (or, for replication, max_wal_senders) and restart the server"

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,6 +18,9 @@ type Config struct {
 	// Database leads to the database as the relay's role, Replication is for
 	// the stream.
 	Database, Replication *pgx.ConnConfig
+	// Role is the relay's role, if an administrator looks for it; empty means the
+	// role of the connections. Its rights are looked up instead of tried.
+	Role string
 	// Poll has the settings of poll mode; nil if the relay reads the WAL.
 	Poll *poll.Config
 	// Queue says where the queue is. QueueSettings is what is wrong with that;
@@ -30,7 +34,7 @@ func Run(ctx context.Context, cfg Config) *Report {
 	// Of several hosts the relay takes the primary.
 	cfg.Database = cdc.Primary(ctx, cfg.Database, connectTimeout)
 	cfg.Replication = cdc.Primary(ctx, cfg.Replication, connectTimeout)
-	p := &patient{cfg: cfg}
+	p := &patient{cfg: cfg, long: longTransaction, many: manyTransactions}
 	defer p.close()
 	report := &Report{SchemaVersion: 1}
 	for i := range checks {
@@ -55,8 +59,19 @@ type patient struct {
 	streamErr error
 	asked     bool
 
+	long time.Duration // from when on a transaction is a long one
+	many int64         // how many transactions old rows may be kept for
+
 	mayReplicate bool  // set by D04
 	slot         *slot // set by D09; nil if there is none
+}
+
+// role is whose rights are looked at.
+func (p *patient) role() string {
+	if p.cfg.Role != "" {
+		return p.cfg.Role
+	}
+	return p.conn.Config().User
 }
 
 func (p *patient) close() {

@@ -251,7 +251,7 @@ func TestReport_JSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"schema_version":1,"passed":1,"warnings":0,"failed":0,"skipped":0,"checks":[{"id":"D01","title":"","status":"pass",` +
-		`"severity":"","observed":"","expected":"","message":"","remedy":"","sql":"","docs":""}]}`
+		`"severity":"","observed":"","expected":"","message":"","remedy":"","sql":"","safe":false,"docs":""}]}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -28,11 +28,11 @@ func keys(ctx context.Context, p *patient) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	var names, statements []string
+	var names, list []string
 	var table, column string
 	_, err = pgx.ForEachRow(rows, []any{&table, &column}, func() error {
 		names = append(names, table+" ("+column+")")
-		statements = append(statements, "create unique index concurrently on "+p.table(table)+" ("+ident(column)+")")
+		list = append(list, "create unique index concurrently on "+p.table(table)+" ("+ident(column)+")")
 		return nil
 	})
 	if err != nil {
@@ -46,6 +46,6 @@ func keys(ctx context.Context, p *patient) (finding, error) {
 		message: "unique keys are missing: " + strings.Join(names, ", "),
 		remedy: "as the owner of the tables, each statement by itself; drop an index that is not valid before, and of two messages with one key " +
 			"the queue takes the second for a repeat of the first",
-		sql: script(statements...),
+		sql: script(list...), safe: true,
 	}, nil
 }

@@ -17,15 +17,15 @@ func leftovers(ctx context.Context, p *patient) (finding, error) {
 	if len(found) == 0 {
 		return pass("none"), nil
 	}
-	var names, statements []string
+	var names, list []string
 	for i := range found {
 		names = append(names, ident(found[i].Name)+" ("+found[i].Retained()+")")
-		statements = append(statements, found[i].Drop())
+		list = append(list, found[i].Drop())
 	}
 	return finding{
 		status: Warn, observed: strings.Join(names, ", "),
 		message: "relays of this outbox used slots of other names, which nobody reads now: they keep WAL, and the disk can fill up",
 		remedy:  "if no relay is to run with that name again, drop them, as a role that may replicate; messages are not lost by it",
-		sql:     script(statements...),
+		sql:     script(list...),
 	}, nil
 }

@@ -59,12 +59,12 @@ func membership(ctx context.Context, p *patient) (finding, error) {
 		f.observed = table + " is not in " + name
 		f.message = "publication " + name + " does not contain " + table + ": no message reaches the relay, and from Postgres 18 on without an error"
 		f.remedy += "; " + restart
-		f.sql = script("alter publication "+name+" add table "+table, p.reconcile())
+		f.sql, f.safe = script("alter publication "+name+" add table "+table, p.reconcile()), true
 	case t.partition:
 		f.observed = "only the partitions of " + table + " are in " + name
 		f.message = "publication " + name + " shows the partitions under their own names: no message reaches the relay"
 		f.remedy += "; " + restart
-		f.sql = script("alter publication "+name+" set (publish_via_partition_root = true)", p.reconcile())
+		f.sql, f.safe = script("alter publication "+name+" set (publish_via_partition_root = true)", p.reconcile()), true
 	case len(t.child) > 0:
 		child := pgx.Identifier(t.child).Sanitize()
 		f.observed = child + " inherits from " + table

@@ -25,7 +25,7 @@ func publication(ctx context.Context, p *patient) (finding, error) {
 	f := finding{
 		status: Warn, observed: "publishes " + published,
 		remedy: "as the owner of the publication",
-		sql:    script("alter publication " + name + " set (publish = 'insert')"),
+		sql:    script("alter publication " + name + " set (publish = 'insert')"), safe: true,
 	}
 	switch {
 	case !insert:
@@ -39,7 +39,7 @@ func publication(ctx context.Context, p *patient) (finding, error) {
 	case all:
 		f.message = "publication " + name + " is for all tables: every insert of the database is decoded for nothing"
 		f.remedy = "set RELAY_PUBLICATION to a publication for the table of messages alone"
-		f.sql = ""
+		f.sql, f.safe = nil, false
 	default:
 		return pass("publishes inserts"), nil
 	}
@@ -78,7 +78,7 @@ func (p *patient) publicationMissing(ctx context.Context) (finding, error) {
 		message: "publication " + ident(p.cfg.Publication) + " does not exist: no message reaches the relay",
 		remedy:  "as the owner of the table, with CREATE on the database",
 	}
-	statements := []string{
+	list := []string{
 		"create publication " + ident(p.cfg.Publication) + " for table " + p.table("messages") + " with (publish = 'insert', publish_via_partition_root = true)",
 	}
 	s, err := p.readSlot(ctx)
@@ -88,9 +88,9 @@ func (p *patient) publicationMissing(ctx context.Context) (finding, error) {
 	if s != nil && s.foreign(p) == "" {
 		f.remedy += ". The slot is older than the new publication and cannot be used any more: stop the relay before; " +
 			"the next start takes the messages that were written meanwhile from the table"
-		statements = append(statements, p.remakeSlot()...)
+		list = append(list, p.remakeSlot()...)
 	}
-	f.sql = script(statements...)
+	f.sql, f.safe = script(list...), len(list) == 1 // a slot is only dropped by a person
 	return f, nil
 }
 

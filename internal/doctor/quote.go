@@ -20,5 +20,16 @@ func (p *patient) in(sql string) string {
 // table is the quoted name of one of our tables.
 func (p *patient) table(name string) string { return ident(p.cfg.Schema, name) }
 
-// script joins statements to one text.
-func script(statements ...string) string { return strings.Join(statements, ";\n") + ";" }
+// statements are SQL that is run one after another, not in one transaction.
+type statements []string
+
+// script is a list of statements.
+func script(list ...string) statements { return list }
+
+// String is the list as a person gives it to psql.
+func (s statements) String() string {
+	if len(s) == 0 {
+		return ""
+	}
+	return strings.Join(s, ";\n") + ";"
+}

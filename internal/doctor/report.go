@@ -28,8 +28,13 @@ type Result struct {
 	Remedy string `json:"remedy"`
 	// SQL repairs it; the remedy says who has to run it.
 	SQL string `json:"sql"`
+	// Safe says that the SQL takes nothing away and stops nobody, so that
+	// `doctor --apply --yes` may run it.
+	Safe bool `json:"safe"`
 	// Docs is where to read more.
 	Docs string `json:"docs"`
+
+	statements statements // those of SQL
 }
 
 // Report is what the doctor found.

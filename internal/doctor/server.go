@@ -67,9 +67,9 @@ func (p *patient) readOnly(source string) finding {
 	const reset = " reset default_transaction_read_only"
 	switch source {
 	case "user":
-		f.sql = script("alter role " + role + reset)
+		f.sql, f.safe = script("alter role "+role+reset), true
 	case "database user":
-		f.sql = script("alter role " + role + " in database " + database + reset)
+		f.sql, f.safe = script("alter role "+role+" in database "+database+reset), true
 	case "database":
 		f.sql = script("alter database " + database + reset)
 	case "configuration file", "global":
@@ -102,7 +102,7 @@ func walLevel(ctx context.Context, p *patient) (finding, error) {
 		sql:     script("alter system set wal_level = 'logical'"),
 	}
 	if p.vendor.walLevel != "" {
-		f.remedy, f.sql = p.vendor.walLevel, ""
+		f.remedy, f.sql = p.vendor.walLevel, nil
 	}
 	return f, nil
 }
@@ -111,6 +111,9 @@ func walLevel(ctx context.Context, p *patient) (finding, error) {
 // services give the right in ways of their own.
 func mayReplicate(ctx context.Context, p *patient) (finding, error) {
 	role := p.cfg.Replication.User
+	if p.cfg.Role != "" {
+		role = p.cfg.Role
+	}
 	var flag, member bool
 	err := p.conn.QueryRow(ctx, `
 		select coalesce(bool_or(rolreplication or rolsuper), false),
@@ -126,7 +129,7 @@ func mayReplicate(ctx context.Context, p *patient) (finding, error) {
 		return pass("role " + ident(role) + " has REPLICATION"), nil
 	case member:
 		return pass("role " + ident(role) + " is a member of rds_replication"), nil
-	case streamErr == nil:
+	case streamErr == nil && role == p.cfg.Replication.User:
 		return pass("role " + ident(role) + " has no flag for it, but the server lets it"), nil
 	}
 	p.mayReplicate = false
@@ -134,10 +137,10 @@ func mayReplicate(ctx context.Context, p *patient) (finding, error) {
 		status: Fail, observed: "role " + ident(role) + " has neither REPLICATION nor superuser",
 		message: "role " + ident(role) + " may not replicate",
 		remedy:  "give it the right, as superuser or, from Postgres 16 on, as a role that has it with CREATEROLE",
-		sql:     script("alter role " + ident(role) + " replication"),
+		sql:     script("alter role " + ident(role) + " replication"), safe: true,
 	}
 	if v := p.vendor; v.replication != "" {
-		f.remedy, f.sql = v.replication, ""
+		f.remedy, f.sql = v.replication, nil
 		if v.replicationSQL != "" {
 			f.sql = script(fmt.Sprintf(v.replicationSQL, ident(role)))
 		}

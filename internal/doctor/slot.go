@@ -146,7 +146,6 @@ func (p *patient) announceSlot() string {
 
 // makeSlot makes the slot as the relay does: from 17 on it survives a failover.
 func (p *patient) makeSlot() string {
-	const failoverSince = 170000
 	arguments := literal(p.cfg.Slot) + ", 'pgoutput'"
 	if p.version >= failoverSince {
 		arguments += ", failover => true"

@@ -45,7 +45,7 @@ func (r right) grant(p *patient, privileges []string) string {
 	if strings.Contains(r.object, "(") {
 		object = "function " + p.function(r.object)
 	}
-	return "grant " + strings.Join(privileges, ", ") + " on " + object + " to " + ident(p.conn.Config().User)
+	return "grant " + strings.Join(privileges, ", ") + " on " + object + " to " + ident(p.role())
 }
 
 // rights are what the relay uses.
@@ -70,20 +70,25 @@ func (p *patient) function(signature string) string {
 
 // grants asks for every right that the relay uses on what there is.
 func grants(ctx context.Context, p *patient) (finding, error) {
-	role, name := ident(p.conn.Config().User), ident(p.cfg.Schema)
+	role, name := ident(p.role()), ident(p.cfg.Schema)
 	var usage bool
 	err := p.conn.QueryRow(ctx,
-		`select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = $1`, p.cfg.Schema).Scan(&usage)
-	if errors.Is(err, pgx.ErrNoRows) {
+		`select has_schema_privilege($2::name, oid, 'usage') from pg_namespace where nspname = $1`, p.cfg.Schema, p.role()).Scan(&usage)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
 		return skip("there is no schema " + name + "; see D31"), nil
-	}
-	if err != nil {
+	case sqlState(err) == "42704":
+		return finding{
+			status: Fail, observed: "no role " + role, message: "there is no role " + role,
+			remedy: "`outbox-relay grants print --role-relay` prints what makes it",
+		}, nil
+	case err != nil:
 		return finding{}, err
 	}
-	var missing, statements []string
+	var missing, list []string
 	if !usage {
 		missing = append(missing, "usage on schema "+name)
-		statements = append(statements, "grant usage on schema "+name+" to "+role)
+		list = append(list, "grant usage on schema "+name+" to "+role)
 	}
 	for _, r := range rights {
 		lacking, err := p.lacking(ctx, r)
@@ -92,7 +97,7 @@ func grants(ctx context.Context, p *patient) (finding, error) {
 		}
 		if len(lacking) > 0 {
 			missing = append(missing, strings.Join(lacking, ", ")+" on "+r.object)
-			statements = append(statements, r.grant(p, lacking))
+			list = append(list, r.grant(p, lacking))
 		}
 	}
 	if len(missing) == 0 {
@@ -102,7 +107,7 @@ func grants(ctx context.Context, p *patient) (finding, error) {
 		status: Fail, observed: "missing: " + strings.Join(missing, "; "),
 		message: "role " + role + " lacks rights that the relay uses",
 		remedy:  "as the owner of the schema; `outbox-relay grants print` prints them all",
-		sql:     script(statements...),
+		sql:     script(list...), safe: true,
 	}, nil
 }
 
@@ -112,14 +117,14 @@ func grants(ctx context.Context, p *patient) (finding, error) {
 func (p *patient) lacking(ctx context.Context, r right) ([]string, error) {
 	sql := `
 		select privilege from unnest($3::text[]) privilege, pg_class c join pg_namespace n on n.oid = c.relnamespace
-		where n.nspname = $1 and c.relname = $2 and not has_table_privilege(c.oid, privilege)`
+		where n.nspname = $1 and c.relname = $2 and not has_table_privilege($4::name, c.oid, privilege)`
 	name, _, isFunction := strings.Cut(r.object, "(")
 	if isFunction {
 		sql = `
 		select privilege from unnest($3::text[]) privilege, pg_proc p join pg_namespace n on n.oid = p.pronamespace
-		where n.nspname = $1 and p.proname = $2 and not has_function_privilege(p.oid, privilege)`
+		where n.nspname = $1 and p.proname = $2 and not has_function_privilege($4::name, p.oid, privilege)`
 	}
-	rows, err := p.conn.Query(ctx, sql, p.cfg.Schema, name, r.privileges)
+	rows, err := p.conn.Query(ctx, sql, p.cfg.Schema, name, r.privileges, p.role())
 	if err != nil {
 		return nil, err
 	}
@@ -152,15 +157,15 @@ func rowSecurity(ctx context.Context, p *patient) (finding, error) {
 	if len(tables) == 0 {
 		return pass("not active for role " + ident(p.conn.Config().User)), nil
 	}
-	var names, statements []string
+	var names, list []string
 	for _, table := range tables {
 		names = append(names, p.table(table))
-		statements = append(statements, "alter table "+p.table(table)+" disable row level security")
+		list = append(list, "alter table "+p.table(table)+" disable row level security")
 	}
 	return finding{
 		status: Fail, observed: "active on " + strings.Join(names, ", "),
 		message: "row security hides rows from the relay: it would take them for withdrawn, or fail to record outcomes",
 		remedy:  "as the owner of the tables; or, as superuser, give the role BYPASSRLS",
-		sql:     script(statements...),
+		sql:     script(list...),
 	}, nil
 }

@@ -1,0 +1,146 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/status"
+)
+
+const (
+	// longTransaction is longer than applications keep one open on purpose.
+	longTransaction = 5 * time.Minute
+	// oldOutcome is longer than a message takes on its way, whatever the load.
+	oldOutcome = time.Minute
+	// manyTransactions is what slots and prepared transactions may lag behind.
+	manyTransactions = 10_000_000
+	// oldNumber is half of what makes the server stop.
+	oldNumber = 1_000_000_000
+	// manyDead rows are worth a vacuum.
+	manyDead = 100_000
+)
+
+// backlog looks for messages that wait, as the status counts them.
+func backlog(ctx context.Context, p *patient) (finding, error) {
+	r, err := status.Read(ctx, p.conn, p.cfg.Schema, p.cfg.Slot)
+	if err != nil {
+		return finding{}, err
+	}
+	observed := fmt.Sprintf("%d without outcome, %d deferred, %d dead letters", r.WithoutOutcome.Count, r.Deferred.Count, r.DeadLetters.Count)
+	oldest := r.WithoutOutcome.OldestSeconds
+	if oldest == nil || *oldest <= oldOutcome.Seconds() {
+		return pass(observed), nil
+	}
+	age := time.Duration(*oldest * float64(time.Second)).Round(time.Second)
+	return finding{
+		status: Warn, observed: fmt.Sprintf("%s; the oldest without outcome is %v old", observed, age),
+		message: "messages wait that no relay has dealt with",
+		remedy:  "start the relay; if it runs, mend what fails here, and see `outbox-relay status` and `outbox-relay explain`",
+	}, nil
+}
+
+// sqlWriters finds transactions that have written, prepared ones too. A role that
+// may not see others gets its own only.
+const sqlWriters = `
+	select format('pid %s of %s, %s', pid, usename, coalesce(nullif(application_name, ''), 'no application name')),
+		extract(epoch from now() - xact_start)::float8
+	from pg_stat_activity
+	where backend_xid is not null and pid <> pg_backend_pid() and xact_start < now() - $1 * interval '1 second'
+	union all
+	select format('prepared transaction %L of %s', gid, owner), extract(epoch from now() - prepared)::float8
+	from pg_prepared_xacts where prepared < now() - $1 * interval '1 second'
+	order by 2 desc limit 5`
+
+// longWriters looks for transactions that hold back what the server can forget of
+// its WAL, the making of a slot, and vacuum.
+func longWriters(ctx context.Context, p *patient) (finding, error) {
+	var sees bool
+	err := p.conn.QueryRow(ctx, `
+		select pg_has_role(current_user, oid, 'usage') from pg_roles where rolname = 'pg_read_all_stats'`).Scan(&sees)
+	switch {
+	case err != nil:
+		return finding{}, err
+	case !sees:
+		return skip("needs pg_read_all_stats: grant pg_read_all_stats to " + ident(p.conn.Config().User)), nil
+	}
+	rows, err := p.conn.Query(ctx, sqlWriters, p.long.Seconds())
+	if err != nil {
+		return finding{}, err
+	}
+	var names []string
+	var name string
+	var seconds float64
+	_, err = pgx.ForEachRow(rows, []any{&name, &seconds}, func() error {
+		names = append(names, fmt.Sprintf("%s, open for %v", name, time.Duration(seconds*float64(time.Second)).Round(time.Second)))
+		return nil
+	})
+	if err != nil || len(names) == 0 {
+		return pass("none"), err
+	}
+	return finding{
+		status: Warn, observed: strings.Join(names, "; "),
+		message: "long transactions keep WAL from being forgotten, a new slot from being made, and vacuum from its work",
+		remedy:  "let their owners end them; pg_terminate_backend ends a session, rollback prepared a prepared transaction",
+	}, nil
+}
+
+// vacuumHolders looks for what keeps old rows that no session needs: slots of
+// standbys and others, and forgotten prepared transactions.
+func vacuumHolders(ctx context.Context, p *patient) (finding, error) {
+	rows, err := p.conn.Query(ctx, `
+		select holder, age from (
+			select 'slot ' || quote_ident(slot_name) as holder, greatest(coalesce(age(xmin), 0), coalesce(age(catalog_xmin), 0)) as age
+			from pg_replication_slots
+			union all select 'prepared transaction ' || quote_literal(gid), age(transaction) from pg_prepared_xacts) h
+		where age > $1 order by age desc limit 5`, p.many)
+	if err != nil {
+		return finding{}, err
+	}
+	return holders(rows)
+}
+
+func holders(rows pgx.Rows) (finding, error) {
+	var names []string
+	var name string
+	var age int64
+	_, err := pgx.ForEachRow(rows, []any{&name, &age}, func() error {
+		names = append(names, fmt.Sprintf("%s (%d transactions)", name, age))
+		return nil
+	})
+	if err != nil || len(names) == 0 {
+		return pass("none"), err
+	}
+	return finding{
+		status: Warn, observed: strings.Join(names, ", "),
+		message: "old rows cannot be removed: tables and catalogs grow, and in the end the server runs out of transaction numbers",
+		remedy:  "let somebody read these slots, or drop those that nobody needs; commit or roll back prepared transactions",
+	}, nil
+}
+
+// wraparound looks how far the server is from refusing writes.
+func wraparound(ctx context.Context, p *patient) (finding, error) {
+	var database string
+	var age int64
+	err := p.conn.QueryRow(ctx, `
+		select datname::text, age(datfrozenxid)::bigint from pg_database order by 2 desc limit 1`).Scan(&database, &age)
+	if err != nil {
+		return finding{}, err
+	}
+	return numbersLeft(database, age), nil
+}
+
+func numbersLeft(database string, age int64) finding {
+	f := finding{
+		status: Warn, observed: fmt.Sprintf("%d, in database %s", age, ident(database)),
+		message: "half of the transaction numbers are used up; without them the server takes no writes",
+		remedy:  "mend what holds vacuum back (D33, D34), then run `vacuum` in that database, as superuser",
+	}
+	if age <= oldNumber {
+		return pass(f.observed)
+	}
+	return f
+}

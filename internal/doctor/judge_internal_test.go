@@ -1,0 +1,165 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+)
+
+// says checks a finding: its status and a text that it must name.
+func says(t *testing.T, f finding, status Status, text string) {
+	t.Helper()
+	if f.status != status || !strings.Contains(f.observed+f.message, text) {
+		t.Errorf("is %+v, want %s with %q", f, status, text)
+	}
+	if status != Pass && (f.message == "" || f.remedy == "" || f.observed == "") {
+		t.Errorf("a fault without message, remedy or observed: %+v", f)
+	}
+}
+
+func TestEncryption(t *testing.T) {
+	t.Parallel()
+	for url, test := range map[string]struct {
+		encrypted bool
+		status    Status
+		text      string
+	}{
+		"postgres://127.0.0.1/app?sslmode=disable":      {false, Pass, "this machine"},
+		"postgres://[::1]/app?sslmode=disable":          {false, Pass, "this machine"},
+		"postgres://localhost/app?sslmode=disable":      {false, Pass, "this machine"},
+		"postgres:///app?host=/run/postgresql":          {false, Pass, "this machine"},
+		"postgres://db.example/app?sslmode=disable":     {false, Warn, "unprotected"},
+		"postgres://db.example/app?sslmode=prefer":      {false, Warn, "no TLS to db.example"},
+		"postgres://db.example/app?sslmode=require":     {true, Warn, "not verified"},
+		"postgres://db.example/app?sslmode=verify-full": {true, Pass, "verified"},
+		"postgres://db.example/app?sslmode=verify-ca":   {true, Pass, "verified"},
+	} {
+		config, err := pgx.ParseConfig(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, encrypts(config, test.encrypted), test.status, test.text)
+	}
+}
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	asked := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		ahead, took time.Duration
+		status      Status
+	}{
+		{0, 0, Pass},
+		{time.Second, 0, Pass},
+		{1100 * time.Millisecond, 0, Warn},
+		{-1100 * time.Millisecond, 0, Warn},
+		{1500 * time.Millisecond, time.Second, Pass}, // 1 s ahead of the middle, or less
+		{5 * time.Second, time.Second, Warn},
+	} {
+		says(t, skew(asked.Add(test.ahead), asked, asked.Add(test.took)), test.status, "ahead by")
+	}
+}
+
+func TestSlotRisk(t *testing.T) {
+	t.Parallel()
+	p := &patient{slot: &slot{}}
+	for state, want := range map[string]Status{"reserved": Pass, "extended": Warn, "unreserved": Fail} {
+		p.slot.walStatus = state
+		f := p.risk(limits{keep: gibibyte, walSize: gibibyte})
+		says(t, f, want, state)
+		if want != Pass && !strings.Contains(f.sql.String(), "'10240MB'") {
+			t.Errorf("%s: mends it with %q", state, f.sql)
+		}
+	}
+	p.vendor = vendors[0]
+	if f := p.risk(limits{keep: gibibyte}); len(f.sql) > 0 {
+		t.Errorf("a service takes no %q", f.sql)
+	}
+}
+
+func TestKeptWAL(t *testing.T) {
+	t.Parallel()
+	p := &patient{}
+	for _, test := range []struct {
+		kept, limit int64
+		status      Status
+	}{
+		{gibibyte, -1, Pass},
+		{gibibyte + 1, -1, Warn},
+		{20 * mebibyte, 40 * mebibyte, Pass},
+		{21 * mebibyte, 40 * mebibyte, Warn},
+		{2 * gibibyte, 40 * gibibyte, Warn},
+	} {
+		says(t, p.keeps(test.kept, limits{keep: test.limit}), test.status, size(test.kept))
+	}
+}
+
+func TestWraparound(t *testing.T) {
+	t.Parallel()
+	says(t, numbersLeft("app", oldNumber), Pass, `"app"`)
+	says(t, numbersLeft("app", oldNumber+1), Warn, `"app"`)
+}
+
+// onServer is a patient that counts everything as long and old.
+func onServer(t *testing.T) (*patient, *pgx.Conn) {
+	t.Helper()
+	url := pgtest.New(t).URL("postgres") // others would be in the way on a shared one
+	connect := func() *pgx.Conn {
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		return conn
+	}
+	return &patient{conn: connect()}, connect()
+}
+
+func exec(t *testing.T, conn *pgx.Conn, statements ...string) {
+	t.Helper()
+	for _, sql := range statements {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+func TestD33_D34_WhatHoldsTheServerBack(t *testing.T) {
+	t.Parallel()
+	p, other := onServer(t)
+	name := `It's "` + p.conn.Config().Database + `"`
+	exec(t, other, "set application_name = 'the report'", "create table a ()")
+	exec(t, other, "begin", "create table b ()")
+	f, err := longWriters(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, f, Warn, "the report, open for")
+	exec(t, other, "prepare transaction "+literal(name))
+	t.Cleanup(func() {
+		if _, err := other.Exec(context.Background(), "rollback prepared "+literal(name)); err != nil {
+			t.Error(err)
+		}
+	})
+	exec(t, p.conn, "create table c ()", "create table d ()")
+	if f, err = longWriters(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	says(t, f, Warn, "prepared transaction "+literal(name))
+	if f, err = vacuumHolders(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	says(t, f, Warn, "prepared transaction "+literal(name))
+	p.long, p.many = longTransaction, manyTransactions
+	for _, check := range []func(context.Context, *patient) (finding, error){longWriters, vacuumHolders, wraparound} {
+		if f, err = check(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		says(t, f, Pass, "")
+	}
+}

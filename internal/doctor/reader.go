@@ -1,0 +1,75 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// mostIdle is longer than any restart or takeover.
+const mostIdle = 10 * time.Minute
+
+// slotReader looks who reads the slot, and since when nobody does. A relay at
+// work writes its row at least once a minute.
+func slotReader(ctx context.Context, p *patient) (finding, error) {
+	if p.slot == nil {
+		return skip("there is no slot yet"), nil
+	}
+	var idle float64
+	var holder string
+	err := p.conn.QueryRow(ctx, p.in(`
+		select extract(epoch from now() - updated_at)::float8, coalesce(holder, 'a relay') from outbox.relays
+		where slot = $1 and reconciled_at is not null`), p.cfg.Slot).Scan(&idle, &holder)
+	age := time.Duration(idle * float64(time.Second)).Round(time.Second)
+	switch {
+	case p.slot.active:
+		return pass("in use"), nil
+	case errors.Is(err, pgx.ErrNoRows):
+		return pass("no relay has used it yet"), nil
+	case err != nil:
+		return finding{}, err
+	case age <= mostIdle:
+		return pass(fmt.Sprintf("not in use; %s was at work %v ago", holder, age)), nil
+	}
+	return finding{
+		status: Warn, observed: fmt.Sprintf("not in use; %s was at work %v ago", holder, age),
+		message: "nobody reads slot " + ident(p.cfg.Slot) + ": no message goes out, and the server keeps WAL",
+		remedy:  "start the relay; if there is to be none any more, `outbox-relay slot drop`",
+	}, nil
+}
+
+// slotPosition looks whether somebody moved the slot after the last relay ended
+// in good order. A relay that crashed may have left it a little further than it
+// wrote down.
+func slotPosition(ctx context.Context, p *patient) (finding, error) {
+	if p.slot == nil {
+		return skip("there is no slot yet"), nil
+	}
+	var ahead int64
+	var closed bool
+	err := p.conn.QueryRow(ctx, p.in(`
+		select pg_wal_lsn_diff(s.confirmed_flush_lsn, r.confirmed_lsn)::bigint, r.closed_at is not null
+		from outbox.relays r join pg_replication_slots s on s.slot_name = r.slot
+		where r.slot = $1 and r.confirmed_lsn is not null and s.confirmed_flush_lsn is not null and s.database = current_database()`),
+		p.cfg.Slot).Scan(&ahead, &closed)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return pass("no relay has noted one"), nil
+	case err != nil:
+		return finding{}, err
+	case p.slot.active:
+		return pass("in use"), nil
+	case ahead < 0:
+		return pass(fmt.Sprintf("%d bytes behind the last relay: it repeats what it has sent there, with the same keys", -ahead)), nil
+	case ahead == 0 || !closed:
+		return pass(fmt.Sprintf("%d bytes ahead of what the last relay noted", ahead)), nil
+	}
+	return finding{
+		status: Warn, observed: fmt.Sprintf("%d bytes ahead of where the last relay left it", ahead),
+		message: "somebody moved slot " + ident(p.cfg.Slot) + " forward: the stream does not show the messages in between",
+		remedy:  "start the relay: it sees that, and takes these messages from the table",
+	}, nil
+}

@@ -1,0 +1,76 @@
+package doctor_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+)
+
+func TestD12_NobodyReads(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	makeSlot(t, url, cfg.Slot, "pgoutput")
+	expect(t, cfg, "D12", doctor.Pass, "no relay has used it yet")
+	noteReconciled(t, url, cfg.Slot)
+	expect(t, cfg, "D12", doctor.Pass, "not in use")
+	execute(t, url, "update outbox.relays set holder = 'relay-1', updated_at = now() - interval '3 hours'")
+	expect(t, cfg, "D12", doctor.Warn, "relay-1", "3h0m", "start the relay")
+}
+
+// OUT-06: somebody moved the slot.
+func TestD19_Moved(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	makeSlot(t, url, cfg.Slot, "pgoutput")
+	noteReconciled(t, url, cfg.Slot)
+	expect(t, cfg, "D19", doctor.Pass, "no relay has noted one")
+	execute(t, url, "update outbox.relays set closed_at = now(), confirmed_lsn = (select confirmed_flush_lsn from pg_replication_slots where slot_name = slot)")
+	expect(t, cfg, "D19", doctor.Pass, "0 bytes")
+	execute(t, url, "insert into outbox.messages (key, queue, payload) values ('a', 'orders', '{}')",
+		"select pg_replication_slot_advance('"+cfg.Slot+"', pg_current_wal_lsn())")
+	expect(t, cfg, "D19", doctor.Warn, "moved slot", "takes these messages from the table")
+	execute(t, url, "update outbox.relays set closed_at = null")
+	expect(t, cfg, "D19", doctor.Pass, "ahead")
+	execute(t, url, "update outbox.relays set confirmed_lsn = pg_current_wal_insert_lsn() + 100")
+	expect(t, cfg, "D19", doctor.Pass, "behind")
+}
+
+func TestD32_Backlog(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	execute(t, url, "insert into outbox.messages (key, queue, payload) values ('a', 'orders', '{}')")
+	expect(t, cfg, "D32", doctor.Pass, "1 without outcome")
+	execute(t, url, "insert into outbox.messages (key, queue, payload, created_at) values ('b', 'orders', '{}', now() - interval '1 hour')")
+	expect(t, cfg, "D32", doctor.Warn, "2 without outcome", "1h0m")
+}
+
+// What a role may not see is not passed off as nothing.
+func TestD33_MayNotSee(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	role := newRole(t, url, "")
+	cfg := newConfig(t, url)
+	cfg.Database = as(cfg.Database, role)
+	quoted := pgx.Identifier{role}.Sanitize()
+	expect(t, cfg, "D33", doctor.Skip, "grant pg_read_all_stats to "+quoted)
+	execute(t, url, "grant pg_read_all_stats to "+quoted)
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), url)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(context.Background(), "revoke pg_read_all_stats from "+quoted); err != nil {
+			t.Error(err)
+		}
+	})
+	expect(t, cfg, "D33", doctor.Pass)
+}
