@@ -61,6 +61,12 @@
 // [Config.ErrorText] lets the beginning of them in. The API key and the payload
 // appear nowhere.
 //
+// # Traces
+//
+// After [Publisher.Trace] each request has a span, by OpenTelemetry's conventions
+// for messaging. The span links to the context in the headers of the message, which
+// stays as it is; the request carries the context of the span.
+//
 // # Connections
 //
 // HTTP/2 is used where a server offers it over TLS. Connections are given up

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/outbox"
@@ -96,13 +98,29 @@ func BenchmarkPublishToEmulator(b *testing.B) {
 	benchmarkPublish(b, listening(b, queue))
 }
 
-func benchmarkPublish(b *testing.B, base string) {
+// BenchmarkPublishTraced is BenchmarkPublish with a span for each request, that
+// nobody sends.
+func BenchmarkPublishTraced(b *testing.B) {
+	provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.AlwaysSample()), sdk.WithSyncer(tracetest.NewNoopExporter()))
+	benchmarkPublish(b, trivial(b), func(p *infrai.Publisher) { p.Trace(provider) })
+}
+
+// BenchmarkPublishUnsampled is the same for the messages that a sampler leaves out.
+func BenchmarkPublishUnsampled(b *testing.B) {
+	provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample()), sdk.WithSyncer(tracetest.NewNoopExporter()))
+	benchmarkPublish(b, trivial(b), func(p *infrai.Publisher) { p.Trace(provider) })
+}
+
+func benchmarkPublish(b *testing.B, base string, options ...func(*infrai.Publisher)) {
 	b.Helper()
 	p, err := infrai.New(settings(base), zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer p.Close()
+	for _, option := range options {
+		option(p)
+	}
 	b.ReportAllocs()
 	b.SetParallelism(flights)
 	defer cpuTime(b)()
