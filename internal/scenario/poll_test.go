@@ -107,7 +107,7 @@ func TestPoll_ServerWithoutLogicalReplication(t *testing.T) {
 	w.Insert(messages[:200]...)
 	p := process(t, w, nil)
 	w.AwaitAccepted()
-	if got := pollVerb(t, w, 0, "status"); !strings.HasPrefix(got, "polling since ") || !strings.Contains(got, "epoch 1)") {
+	if got := pollVerb(t, w, 0, "status"); !strings.Contains(got, "polling since ") {
 		t.Errorf("status prints %q", got)
 	}
 
