@@ -42,7 +42,7 @@ var exitCodes = []struct {
 	{exitSchema, "the schema is missing, or of another version"},
 	{exitSlotHeld, "another relay holds the slot (one-shot verbs; `run` waits)"},
 	{exitSlotLost, "the slot is missing, lost or not ours"},
-	{exitDoctorFailed, "doctor found problems"},
+	{exitDoctorFailed, "doctor found problems, or could not make a repair"},
 	{exitNeedsPerson, "a person is needed: settings of the server, rights, certificates, publication, tables or account of the queue"},
 	{exitNoMessage, "explain knows no such message"},
 	{exitVerifyFailed, "verify found messages without outcome, or with two"},

@@ -36,6 +36,7 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("open: %w", cdc.ErrSlotLost), exitSlotLost},
 		{fmt.Errorf("open: %w", cdc.ErrSlotForeign), exitSlotLost},
 		{&doctorError{1}, exitDoctorFailed},
+		{&repairError{"D28"}, exitDoctorFailed},
 		{&explain.UnknownError{}, exitNoMessage},
 		{&verifyError{new(verify.Report)}, exitVerifyFailed},
 		{fmt.Errorf("open: %w", new(cdc.OperatorError)), exitNeedsPerson},
