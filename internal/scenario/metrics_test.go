@@ -129,3 +129,48 @@ func TestMetrics(t *testing.T) {
 	active.exportsAll()
 	standby.exportsAll()
 }
+
+// exceeds waits until a relay exports more than these values.
+func (h *patient) exceeds(least scrape) {
+	h.t.Helper()
+	pgtest.Eventually(h.t, scenario.Patience, func() error {
+		all, err := h.scrape()
+		if err != nil {
+			return err
+		}
+		for series, value := range least {
+			if got, found := all[series]; got <= value || !found {
+				return fmt.Errorf("%s is %v (%v), want more than %v", series, got, found, value)
+			}
+		}
+		return nil
+	})
+}
+
+// What the alert rules look at moves when the queue service is down, and when
+// Postgres is.
+func TestMetrics_DuringFaults(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(hasty).With(map[string]string{"RELAY_DEFER_AFTER": "200ms", "RELAY_PROBE_MAX": "1s"})
+	proxy := w.Proxy()
+	h := examine(t, process(t, w, nil))
+	awaitLife(t, w, "before")
+	h.shows(scrape{"leader": 1, "ready": 1, `endpoint_closed{class="transient"}`: 0})
+
+	fault := w.Fault(emulator.Fault{Route: "queue.publish", Status: 503})
+	w.Insert(scenario.Batch("m", 20, "a", "b", "")...)
+	h.shows(scrape{"ready": 0, "leader": 1, `endpoint_closed{class="transient"}`: 1, `queue_held{queue="orders"}`: 1})
+	h.exceeds(scrape{`requests_total{class="transient",queue="orders"}`: 3, `deferred_messages{reason="held"}`: 0, `deferred_total{reason="held"}`: 0})
+	w.Queue.RemoveFault(fault)
+	h.shows(scrape{"ready": 1, `endpoint_closed{class="transient"}`: 0, `queue_held{queue="orders"}`: 0})
+	h.exceeds(scrape{`latency_seconds_count{path="deferred"}`: 0})
+	w.AwaitMarked()
+
+	proxy.Refuse(true)
+	proxy.Cut()
+	h.shows(scrape{"ready": 0, "leader": 0, `state{state="reconnecting"}`: 1, "live": 1})
+	h.exceeds(scrape{"database_read_failures_total": 0, "database_age_seconds": 15})
+	proxy.Refuse(false)
+	h.shows(scrape{"ready": 1, "leader": 1, "epoch": 2, "sessions_total": 2})
+	w.Settle()
+}
