@@ -1,6 +1,6 @@
 // Package tracing sends spans to a collector of OpenTelemetry, by OTLP over HTTP,
 // if the usual variables of the environment ask for it ([Config]). Otherwise
-// [Start] returns nil: no goroutine, no memory, and nothing of a span is made.
+// [Start] returns nil, and there is no goroutine, no queue and no span.
 //
 // Traces are never worth a message. A span waits in a queue of a fixed size for the
 // one goroutine that sends; a full queue, and a collector that is slow, broken or

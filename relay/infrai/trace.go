@@ -123,8 +123,7 @@ func end(span trace.Span, receipt relay.Receipt, err error) {
 		span.SetAttributes(keyMessageID.String(receipt.QueueMessageID))
 	}
 	requestID := receipt.RequestID
-	var failure *relay.PublishError
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*relay.PublishError](err); ok {
 		requestID = failure.RequestID
 		span.SetAttributes(semconv.ErrorTypeKey.String(errorType(failure)))
 		span.SetStatus(codes.Error, description(failure))
