@@ -1,8 +1,10 @@
 package admin_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/outbox-relay/outbox-relay/internal/secret"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
 )
 
@@ -27,6 +29,21 @@ STUCK_AFTER is 1ns: want at least 30s`
 		cfg.Listen = listen
 		if err := cfg.Validate(); err == nil {
 			t.Errorf("%q is taken for an address", listen)
+		}
+	}
+}
+
+// What is wrong with a token is said without it.
+func TestConfig_Token(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*admin.Config){
+		"ADMIN_TOKEN is shorter than 16 characters":               func(c *admin.Config) { c.Token = secret.New("s3cret") },
+		"ADMIN_TOKEN and ADMIN_TOKEN_FILE are both set, want one": func(c *admin.Config) { c.Token, c.TokenFile = secret.New("s3cret-s3cret-s3cret"), "file" },
+	} {
+		cfg := defaults()
+		change(cfg)
+		if err := cfg.Validate(); err == nil || err.Error() != want || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }
