@@ -216,6 +216,10 @@ func TestRead_Lives(t *testing.T) {
 			[]string{"FAULT: it holds its lane as a dead letter, and there is none"},
 		},
 		{
+			"with the outcome of another", `insert into outbox.dispatched (message_id, attempts, dispatched_at) values (1, 1, now() - interval '1 hour')`, 1, explain.Dispatched,
+			[]string{"FAULT: its outcome is older than it is"},
+		},
+		{
 			"put back", `insert into outbox.withdrawn (message_id) values (1)`, 1, explain.Withdrawn,
 			[]string{"FAULT: it is withdrawn and its row is there"},
 		},

@@ -82,8 +82,29 @@ func (r *Report) fault() string {
 		return "it is withdrawn and its row is there: somebody put it back"
 	case d != nil && d.Reason == reasonDeadLetter && r.DeadLetter == nil && d.NotBefore == nil:
 		return "it holds its lane as a dead letter, and there is none"
+	case r.olderOutcome():
+		return "its outcome is older than it is, and belongs to an earlier message with the same number: see D22 of `outbox-relay doctor`"
 	}
 	return ""
+}
+
+// clockSlack is what the clocks of two servers may differ by.
+const clockSlack = time.Minute
+
+// olderOutcome reports whether the outcome is that of another message, which had
+// the number before.
+func (r *Report) olderOutcome() bool {
+	var at time.Time
+	switch {
+	case r.Dispatched != nil:
+		at = r.Dispatched.At
+	case r.DeadLetter != nil:
+		at = r.DeadLetter.At
+	default:
+		return false
+	}
+	m := r.Message
+	return m != nil && m.CreatedAt != nil && !m.CreatedAt.After(r.At) && at.Before(m.CreatedAt.Add(-clockSlack))
 }
 
 // say makes the sentence.

@@ -9,14 +9,14 @@
 //
 // What a message may have is this, and nothing else:
 //
-//	message  dispatched  dead letter  deferred             withdrawn
-//	yes      -           -            -                    -     on its way, or unaccounted
-//	yes or no  yes       -            -                    -     dispatched
-//	yes or no  -         -            yes                  -     deferred; without message it will be withdrawn
-//	yes or no  -         yes          -                    -     dead letter
-//	yes or no  -         yes          with dead_letter     -     dead letter that holds its lane
-//	no       -           -            -                    yes   withdrawn
-//	no       -           yes          -                    yes   dead letter that held its lane until its message was deleted
+//	message  dispatched  dead letter  deferred          withdrawn
+//	yes      -           -            -                 -          on its way, or unaccounted
+//	any      yes         -            -                 -          dispatched
+//	any      -           -            yes               -          deferred; without message it will be withdrawn
+//	any      -           yes          -                 -          dead letter
+//	any      -           yes          with dead_letter  -          dead letter that holds its lane
+//	no       -           -            -                 yes        withdrawn
+//	no       -           yes          -                 yes        dead letter that held its lane until its message was deleted
 //
 // The application may delete its messages, and retention removes messages with
 // their outcomes, so an outcome without message is no fault.
