@@ -30,10 +30,6 @@ const mostPicture = 200_000
 // tellsAnOutage: before, during and after, the page says what is going on.
 func tellsAnOutage(w *scenario.World, b *tab) {
 	b.t.Helper()
-	folder := *pictures
-	if folder == "" {
-		folder = b.t.TempDir()
-	}
 	w.Exec(`alter system set max_slot_wal_keep_size = '10GB'`)
 	w.Exec(`select pg_reload_conf()`)
 	b.screen(1100, 800)
@@ -42,14 +38,14 @@ func tellsAnOutage(w *scenario.World, b *tab) {
 
 	phase()
 	b.sees("#verdict .word", "Ready")
-	b.picture(folder, "page-before.png")
+	b.picture("page-before.png")
 
 	down := w.Fault(emulator.Fault{Route: "queue.publish", Status: 503})
 	phase()
 	load(w, time.Second) // there is something that cannot go out
 	b.sees("#queues .note", "The endpoint is closed")
 	b.sees("#verdict .word", "Not ready")
-	b.picture(folder, "page-outage.png")
+	b.picture("page-outage.png")
 
 	w.Queue.RemoveFault(down)
 	refuses(w, "order-4711-paid") // one of them has a fault of its own
@@ -57,7 +53,7 @@ func tellsAnOutage(w *scenario.World, b *tab) {
 	b.sees("#dead", "refused")
 	b.sees("#deferred", "No message waits in the table.")
 	b.sees("#verdict .word", "Ready")
-	b.picture(folder, "page-after.png")
+	b.picture("page-after.png")
 }
 
 // load writes sixty messages a second for a while.
@@ -77,9 +73,13 @@ func load(w *scenario.World, d time.Duration) {
 	}
 }
 
-// picture takes one of the whole page, once it shows what is so now.
-func (b *tab) picture(folder, name string) {
+// picture takes one of the whole page, once it shows what is so now, if pictures
+// are wanted.
+func (b *tab) picture(name string) {
 	b.t.Helper()
+	if *pictures == "" {
+		return
+	}
 	value[bool](b, `new Promise((done) => new MutationObserver((_, o) => { o.disconnect(); done(true); }).observe(document.getElementById("main"), {childList: true}))`)
 	taken, err := png.Decode(bytes.NewReader(run(b, chromedp.FullScreenshot(100))))
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *tab) picture(folder, name string) {
 	if small.Len() > mostPicture {
 		b.t.Errorf("%s has %d bytes, want up to %d", name, small.Len(), mostPicture)
 	}
-	if err := os.WriteFile(filepath.Join(folder, name), small.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(*pictures, name), small.Bytes(), 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }
