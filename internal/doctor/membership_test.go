@@ -3,6 +3,8 @@ package doctor_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 )
@@ -46,6 +48,20 @@ func TestD20_BinaryPayload(t *testing.T) {
 	execute(t, url, `alter table outbox.messages drop constraint messages_payload_object, drop constraint messages_payload_size,
 		alter payload type bytea using convert_to(payload::text, 'UTF8')`)
 	expect(t, newConfig(t, url), "D20", doctor.Fail, "payload", "bytea", "jsonb")
+}
+
+// Without the right to read the sequence nothing is claimed: some servers answer
+// nothing instead of refusing.
+func TestD22_MayNotRead(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	role := newRole(t, url, "replication")
+	cfg := newConfig(t, url)
+	cfg.Database = as(cfg.Database, role)
+	quoted := pgx.Identifier{role}.Sanitize()
+	execute(t, url, "grant usage on schema outbox to "+quoted, "grant all on all tables in schema outbox to "+quoted,
+		"insert into outbox.dispatched (message_id, attempts) values (1, 1)")
+	expect(t, cfg, "D22", doctor.Skip, "needs select on outbox.messages_id_seq", "D28")
 }
 
 // Numbers that have outcomes are given out again.

@@ -101,12 +101,16 @@ func TestD28_OneRight(t *testing.T) {
 	cfg.Database = as(cfg.Database, role)
 	quoted := pgx.Identifier{role}.Sanitize()
 	execute(t, url, "grant usage on schema outbox to "+quoted, "grant all on all tables in schema outbox to "+quoted,
-		"grant execute on all functions in schema outbox to "+quoted, "revoke insert on outbox.dispatched from "+quoted)
+		"grant execute on all functions in schema outbox to "+quoted, "grant select on all sequences in schema outbox to "+quoted,
+		"revoke insert on outbox.dispatched from "+quoted)
 	r := expect(t, cfg, "D28", doctor.Fail, "insert on dispatched")
 	if want := `grant insert on "outbox"."dispatched" to ` + quoted + ";"; r.SQL != want {
 		t.Errorf("prints %q, want %q", r.SQL, want)
 	}
 	mend(t, url, r)
+	expect(t, cfg, "D28", doctor.Pass)
+	execute(t, url, "revoke delete on outbox.messages from "+quoted, "revoke select on outbox.messages_id_seq from "+quoted)
+	mend(t, url, expect(t, cfg, "D28", doctor.Warn, "delete on messages", "select on messages_id_seq", "retention"))
 	expect(t, cfg, "D28", doctor.Pass)
 }
 
@@ -119,6 +123,10 @@ func TestD26_RowSecurity(t *testing.T) {
 	cfg.Database = as(cfg.Database, role)
 	execute(t, url, "grant usage on schema outbox to "+quoted, "grant all on all tables in schema outbox to "+quoted,
 		"grant execute on all functions in schema outbox to "+quoted, "alter table outbox.messages enable row level security", "alter table outbox.dispatched enable row level security")
+	forRole := newConfig(t, url) // an administrator, who sees every row, looks for the role
+	expect(t, forRole, "D26", doctor.Pass)
+	forRole.Role = role
+	expect(t, forRole, "D26", doctor.Fail, `"outbox"."messages"`)
 	mend(t, url, expect(t, cfg, "D26", doctor.Fail, `"outbox"."messages"`, `"outbox"."dispatched"`))
 	expect(t, cfg, "D26", doctor.Pass)
 }

@@ -1,0 +1,146 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// right is what a role may do with one of our tables or functions.
+type right struct {
+	object     string
+	privileges []string
+}
+
+// grant is the statement that gives some of the privileges.
+func (r right) grant(p *patient, privileges []string) string {
+	object := p.table(r.object)
+	if strings.Contains(r.object, "(") {
+		object = "function " + p.function(r.object)
+	}
+	return "grant " + strings.Join(privileges, ", ") + " on " + object + " to " + ident(p.role())
+}
+
+// rights are what the relay uses.
+var rights = []right{
+	{"schema_version", []string{"select"}},
+	{"messages", []string{"select"}},
+	{"dispatched", []string{"select", "insert"}},
+	{"deferred", []string{"select", "insert", "update", "delete"}},
+	{"dead_letters", []string{"select", "insert"}},
+	{"withdrawn", []string{"select", "insert"}},
+	{"queues", []string{"select"}},
+	{"envelopes", []string{"select", "insert", "update", "delete"}},
+	{"relays", []string{"select", "insert", "update"}},
+	{"record_position(text, bigint, pg_lsn)", []string{"execute"}},
+}
+
+// upkeepRights are what retention, a short sweep and the status use. Messages go
+// out without them.
+var upkeepRights = []right{
+	{"messages_id_seq", []string{"select"}},
+	{"message_status", []string{"select"}},
+	{"messages", []string{"delete"}},
+	{"dispatched", []string{"delete"}},
+	{"dead_letters", []string{"update", "delete"}},
+	{"withdrawn", []string{"delete"}},
+	{"claims", []string{"delete"}},
+}
+
+// function quotes a function that is written with its argument types.
+func (p *patient) function(signature string) string {
+	name, arguments, _ := strings.Cut(signature, "(")
+	return p.table(name) + "(" + arguments
+}
+
+// grants asks for every right that the relay uses on what there is.
+func grants(ctx context.Context, p *patient) (finding, error) {
+	role, name := ident(p.role()), ident(p.cfg.Schema)
+	var usage bool
+	err := p.conn.QueryRow(ctx,
+		`select has_schema_privilege($2::name, oid, 'usage') from pg_namespace where nspname = $1`, p.cfg.Schema, p.role()).Scan(&usage)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return skip("there is no schema " + name + "; see D31"), nil
+	case sqlState(err) == "42704":
+		return finding{
+			status: Fail, observed: "no role " + role, message: "there is no role " + role,
+			remedy: "`outbox-relay grants print --role-relay` prints what makes it",
+		}, nil
+	case err != nil:
+		return finding{}, err
+	}
+	var needed, upkeep gap
+	if !usage {
+		needed.add("usage on schema "+name, "grant usage on schema "+name+" to "+role)
+	}
+	if err := p.compareRights(ctx, rights, &needed); err != nil {
+		return finding{}, err
+	}
+	if err := p.compareRights(ctx, upkeepRights, &upkeep); err != nil {
+		return finding{}, err
+	}
+	return needed.finding(role, upkeep), nil
+}
+
+// gap is the rights that a role lacks, and the statements that give them.
+type gap struct{ missing, list []string }
+
+func (g *gap) add(missing, statement string) {
+	g.missing, g.list = append(g.missing, missing), append(g.list, statement)
+}
+
+// finding is what it means to lack them, and others for upkeep only.
+func (g *gap) finding(role string, upkeep gap) finding {
+	f := finding{
+		status: Fail, message: "role " + role + " lacks rights that the relay uses",
+		remedy: "as the owner of the schema; `outbox-relay grants print` prints them all", safe: true,
+	}
+	switch {
+	case len(g.missing) == 0 && len(upkeep.missing) == 0:
+		return pass("role " + role + " has them all")
+	case len(g.missing) == 0:
+		f.status = Warn
+		f.message = "role " + role + " lacks rights that retention or the status use: tables grow, or figures are missing"
+	}
+	f.observed = "missing: " + strings.Join(slices.Concat(g.missing, upkeep.missing), "; ")
+	f.sql = script(slices.Concat(g.list, upkeep.list)...)
+	return f
+}
+
+// compareRights looks for each right on what there is, and adds those that lack.
+func (p *patient) compareRights(ctx context.Context, wanted []right, g *gap) error {
+	for _, r := range wanted {
+		lacking, err := p.lacking(ctx, r)
+		if err != nil {
+			return err
+		}
+		if len(lacking) > 0 {
+			g.add(strings.Join(lacking, ", ")+" on "+r.object, r.grant(p, lacking))
+		}
+	}
+	return nil
+}
+
+// lacking are the privileges that the role has not, on an object that is there.
+// The object is looked up in the catalog, because a name cannot be resolved
+// without USAGE on its schema.
+func (p *patient) lacking(ctx context.Context, r right) ([]string, error) {
+	sql := `
+		select privilege from unnest($3::text[]) privilege, pg_class c join pg_namespace n on n.oid = c.relnamespace
+		where n.nspname = $1 and c.relname = $2 and not has_table_privilege($4::name, c.oid, privilege)`
+	name, _, isFunction := strings.Cut(r.object, "(")
+	if isFunction {
+		sql = `
+		select privilege from unnest($3::text[]) privilege, pg_proc p join pg_namespace n on n.oid = p.pronamespace
+		where n.nspname = $1 and p.proname = $2 and not has_function_privilege($4::name, p.oid, privilege)`
+	}
+	rows, err := p.conn.Query(ctx, sql, p.cfg.Schema, name, r.privileges, p.role())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
