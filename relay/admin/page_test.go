@@ -44,6 +44,8 @@ func TestPage_FirstLine(t *testing.T) {
 	report := &status.Report{Summary: "active since noon, 3 waiting"}
 	standby := idle()
 	standby.Phase, standby.Source.SlotHolder = relay.Standby, "another"
+	began := idle() // after the look at the database
+	began.Since = time.Now().Add(time.Hour)
 	reconnecting := idle()
 	reconnecting.Phase, reconnecting.Since = relay.Reconnecting, *ago(time.Minute)
 	silent := idle()
@@ -56,6 +58,7 @@ func TestPage_FirstLine(t *testing.T) {
 		level, word, and string
 	}{
 		"active":       {idle(), report, "good", "Ready", "active since noon, 3 waiting"},
+		"just began":   {began, report, "good", "Ready", " UTC</span>"},
 		"no database":  {idle(), nil, "good", "Ready", "Postgres cannot be asked: connect: &lt;refused&gt;"},
 		"paused":       {paused, report, "warn", "Ready, with warnings", "queue orders is paused"},
 		"silent":       {silent, report, "bad", "Not ready", "Postgres has not confirmed for 1h0m0s that the slot is ours"},

@@ -100,7 +100,7 @@ func (p *page) overview(r *http.Request) *overview {
 	o.Charts = charts(p.history.until(state.At, o.Report), state.At)
 	o.Board = p.lookAtBoard(r)
 	o.listQueues(p.Counts())
-	o.judge(&verdict)
+	o.judge(&verdict, !database.At.Before(state.Since))
 	if o.Report != nil && o.Report.Slot != nil && o.Report.Slot.RetainedBytes != nil && o.Report.Slot.LimitBytes != nil {
 		o.Headroom = &headroom{Kept: *o.Report.Slot.RetainedBytes, Limit: *o.Report.Slot.LimitBytes}
 	}
@@ -113,8 +113,9 @@ func (p *page) frame(r *http.Request) frame {
 	return frame{At: state.At, Slot: state.Slot, Program: state.Program, session: p.who(r)}
 }
 
-// judge puts the verdict in words.
-func (o *overview) judge(v *Verdict) {
+// judge puts the verdict in words. A report that is older than the phase speaks of
+// the time before.
+func (o *overview) judge(v *Verdict, fresh bool) {
 	switch {
 	case !v.OK:
 		o.Level, o.Word = "bad", "Not ready"
@@ -128,8 +129,9 @@ func (o *overview) judge(v *Verdict) {
 	o.Sentence = string(v.Phase) + " since " + clock(v.Since)
 	active := v.Phase == relay.Active || v.Phase == relay.Careful
 	switch {
-	case o.Report != nil && active:
+	case o.Report != nil && active && fresh:
 		o.Sentence = o.Report.Summary
+	case o.Report != nil && active:
 	case o.Report != nil:
 		o.Aside = "Postgres says: " + o.Report.Summary
 	case o.Trouble != "":
