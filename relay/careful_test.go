@@ -321,15 +321,16 @@ func TestStarts_MessagesCostNothing(t *testing.T) {
 	b.exec(`create function public.note() returns trigger language plpgsql as $$ begin insert into public.writes values (1); return null; end $$`)
 	b.exec(`create trigger note after update on outbox.relays for each row execute function public.note()`)
 	b.start(&accept{})
-	b.awaitRecord("1")
+	b.source.batches <- rows(1, 20)
+	b.source.awaitResolved(t, 20) // the beginning is over
 	before := b.count(`select count(*) from public.writes`)
 	if before == 0 {
 		t.Fatal("the start was not seen")
 	}
 	for i := range int64(20) {
-		b.source.batches <- rows(20*i+1, 20*i+20)
+		b.source.batches <- rows(20*i+21, 20*i+40)
 	}
-	b.source.awaitResolved(t, 400)
+	b.source.awaitResolved(t, 420)
 	if got := b.count(`select count(*) from public.writes`); got != before {
 		t.Errorf("%d writes to the relay's row for 400 messages at one position", got-before)
 	}

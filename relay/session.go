@@ -39,12 +39,15 @@ func (r *Relay) runSession(intake context.Context) (useful bool, err error) {
 	defer lose(nil)
 	r.enter(StepPreparing, nil)
 	s, err := r.begin(intake)
-	if err == nil {
+	switch {
+	case err == nil:
 		r.sessions.Add(1)
 		r.session.Store(s)
 		r.enter(stepRunning, nil)
 		err = s.run(intake, own, lose)
 		r.keep(s.writer.left())
+	case over(intake):
+		err = nil // a stop in the middle of the beginning
 	}
 	r.enter(StepEnding, err)
 	r.end(s, err)
@@ -76,14 +79,14 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 	s.router = newRouter(r.cfg, log, s.writer.put)
 	s.writer.room = s.router.room
 	if err := s.countStart(ctx); err != nil {
-		return nil, err
+		return s, err // it may have been counted
 	}
 	err = r.retry(ctx, func() (err error) {
 		s.unsent, err = r.writing.takeUnsent(ctx, epoch)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	if !found.reconciled {
 		if err := s.reconcile(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
 )
 
@@ -87,26 +88,30 @@ func TestRun_Status(t *testing.T) {
 	d.AwaitMessage(t, "session began")
 	r.insert(t, "one")
 	r.awaitDispatched(t, 1)
-	body := fetch(t, "http://"+address+"/status")
-	var s struct {
-		Version  int
-		Ready    admin.Verdict
-		Relay    struct{ Phase, Slot string }
-		Database struct {
-			Error  string
-			Report struct {
-				Summary string
-				Slot    struct{ Active bool }
+	var body string
+	pgtest.Eventually(t, patience, func() error { // a look at the database counts for a while
+		body = fetch(t, "http://"+address+"/status")
+		var s struct {
+			Version  int
+			Ready    admin.Verdict
+			Relay    struct{ Phase, Slot string }
+			Database struct {
+				Error  string
+				Report struct {
+					Summary string
+					Slot    struct{ Active bool }
+				}
 			}
 		}
-	}
-	if err := json.Unmarshal([]byte(body), &s); err != nil {
-		t.Fatalf("%v: %s", err, body)
-	}
-	if s.Version != 1 || !s.Ready.OK || s.Relay.Phase != "active" || s.Relay.Slot != r.settings["RELAY_SLOT"] ||
-		s.Database.Error != "" || s.Database.Report.Summary == "" || !s.Database.Report.Slot.Active {
-		t.Errorf("the status is %s", body)
-	}
+		if err := json.Unmarshal([]byte(body), &s); err != nil {
+			t.Fatalf("%v: %s", err, body)
+		}
+		if s.Version != 1 || !s.Ready.OK || s.Relay.Phase != "active" || s.Relay.Slot != r.settings["RELAY_SLOT"] ||
+			s.Database.Error != "" || s.Database.Report.Summary == "" || !s.Database.Report.Slot.Active {
+			return fmt.Errorf("the status is %s", body)
+		}
+		return nil
+	})
 	for _, secret := range []string{apiKey, "12.50"} {
 		if strings.Contains(body, secret) {
 			t.Errorf("the status has %q: %s", secret, body)
