@@ -80,7 +80,7 @@ func hint(code, role string) string {
 		return "; role " + ident(role) + " may not do this: set DATABASE_URL to the owner or administrator that the check names, " +
 			"and name the relay's role with --role"
 	case "55P03":
-		return "; somebody holds the table for longer than " + lockWait + ": try again"
+		return "; somebody holds the table for longer than " + lockWait + ": try again, and drop an index that was left invalid first"
 	case "23505":
 		return "; two rows have the same key: remove one first, and drop the index that was left invalid"
 	}
