@@ -74,6 +74,10 @@ func TestD22_BeginAgain(t *testing.T) {
 	execute(t, url, message, message, message, "insert into outbox.dispatched (message_id, attempts) values (1, 1), (3, 1)",
 		"insert into outbox.dead_letters (message_id, attempts, reason) values (2, 1, 'refused')")
 	expect(t, cfg, "D22", doctor.Pass)
+	execute(t, url, "select setval('outbox.messages_id_seq', 4, false)") // the next one is 4
+	expect(t, cfg, "D22", doctor.Pass, "3")
+	execute(t, url, "select setval('outbox.messages_id_seq', 3, false)")
+	expect(t, cfg, "D22", doctor.Fail, "the last one is 2", "up to 3")
 	execute(t, url, "truncate outbox.messages restart identity", message, message)
 	mend(t, url, expect(t, cfg, "D22", doctor.Fail, "begin again", "up to 3"))
 	expect(t, cfg, "D22", doctor.Pass)
