@@ -50,10 +50,11 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 		return &config.Error{Problems: []error{err}}
 	}
 	defer publisher.Close()
-	defer sendTraces(ctx, cfg, publisher, log)()
+	traces, stopSending := sendTraces(ctx, cfg, publisher, log)
+	defer stopSending()
 	source := newSource(cfg, log)
 	moving := relay.New(cfg.Relay, cfg.Database(), source, publisher, log)
-	stopAnswering, err := serveAdmin(ctx, cfg, moving, source, log)
+	stopAnswering, err := serveAdmin(ctx, cfg, moving, source, traces, log)
 	if err != nil {
 		return err
 	}

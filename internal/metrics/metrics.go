@@ -28,6 +28,8 @@ type Options struct {
 	Relay Relay
 	// Stream counts what was read from the WAL; nil where the table is polled.
 	Stream func() cdc.Stats
+	// Lost counts the spans that did not reach the collector; nil without traces.
+	Lost func() uint64
 	// Ready and Live are the answers of the health checks.
 	Ready, Live func(*relay.State) bool
 	// Connect opens a connection for the questions to Postgres.
@@ -44,6 +46,7 @@ type Metrics struct {
 	relay       Relay
 	source      func() cdc.Stats
 	ready, live func(*relay.State) bool
+	lost        func() uint64
 	watch       *watch
 	registry    *prometheus.Registry
 }
@@ -53,15 +56,22 @@ var process = section{title: "The program"}
 var famBuild = process.gauge("build_info",
 	"1, with the version of the program as labels.", "", "version", "revision", "goversion")
 
+var famSpansLost = process.counter("spans_lost_total",
+	"Spans that no collector took, because it failed or was too slow; 0 without traces.",
+	"Messages do not wait for them. Look for `tracing` in the log; OTEL_TRACES_SAMPLER makes fewer.")
+
 // sections are the sections of the page, in their order.
 var sections = []*section{&moving, &outcomes, &queues, &database, &memory, &process}
 
 // New returns metrics in a registry of their own.
 func New(o Options, log *zap.Logger) *Metrics {
 	m := &Metrics{
-		relay: o.Relay, source: o.Stream, ready: o.Ready, live: o.Live,
+		relay: o.Relay, source: o.Stream, ready: o.Ready, live: o.Live, lost: o.Lost,
 		watch:    &watch{connect: o.Connect, schema: o.Schema, slot: o.Slot, log: log.Named("metrics"), now: time.Now},
 		registry: prometheus.NewRegistry(),
+	}
+	if m.lost == nil {
+		m.lost = func() uint64 { return 0 }
 	}
 	if m.source == nil {
 		m.source = func() cdc.Stats { return cdc.Stats{} }
@@ -108,6 +118,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	m.queues(out, &state, &counts)
 	m.database(out, state.At)
 	inMemory(out, &state)
+	out.count(famSpansLost, m.lost())
 }
 
 // oneOf returns what is in a list of labels, or stands for everything else.

@@ -113,6 +113,7 @@ func of(r *fakeRelay) *Metrics {
 	m := New(Options{
 		Relay: r, Ready: func(*relay.State) bool { return false }, Live: func(*relay.State) bool { return true },
 		Stream: func() cdc.Stats { return cdc.Stats{Notices: 3} },
+		Lost:   func() uint64 { return 5 },
 		Build:  Build{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
 	}, zap.NewNop())
 	m.watch.seen.Store(&sight{at: noon.Add(-time.Second)})
@@ -188,6 +189,7 @@ func TestMetrics_TellWhatTheRelayKnows(t *testing.T) {
 	expect(t, all, famWindowAge, "3")
 	expect(t, all, famNotices, "3")
 	expect(t, all, famRemoved, "claims 20", "messages 10")
+	expect(t, all, famSpansLost, "5")
 	expect(t, all, famBuild, "go1.26,abc,v1.2.3 1")
 	if h := all[famLatency.name].GetMetric()[0].GetHistogram(); h.GetSampleCount() != 3 || h.GetBucket()[0].GetCumulativeCount() != 2 {
 		t.Errorf("the latency is %v", h)

@@ -18,7 +18,7 @@ type exporter struct {
 	log     *zap.Logger
 
 	waiting  atomic.Int64 // spans that ended and were not given to next yet, or not taken by it
-	lost     atomic.Int64
+	lost     atomic.Uint64
 	overflow sync.Once
 	failing  bool // of the goroutine that exports
 }
@@ -32,7 +32,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	err := e.next.ExportSpans(ctx, spans)
 	e.waiting.Add(-int64(len(spans)))
 	if err != nil {
-		e.lost.Add(int64(len(spans)))
+		e.lost.Add(uint64(len(spans)))
 	}
 	e.tell(err)
 	return nil
@@ -47,7 +47,7 @@ func (e *exporter) tell(err error) {
 		e.log.Warn("the collector does not take spans, they are lost", zap.String("reason", withoutBody(err)))
 		return
 	}
-	e.log.Info("the collector takes spans again", zap.Int64("lost", e.lost.Load()))
+	e.log.Info("the collector takes spans again", zap.Uint64("lost", e.lost.Load()))
 }
 
 // drop counts a span that has no place in the queue.

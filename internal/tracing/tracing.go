@@ -84,6 +84,14 @@ func describe(ctx context.Context, service Service) *resource.Resource {
 // Provider is where tracers come from.
 func (t *Tracing) Provider() trace.TracerProvider { return t.provider }
 
+// Lost is how many spans ended and will reach no collector. It is 0 for nil.
+func (t *Tracing) Lost() uint64 {
+	if t == nil {
+		return 0
+	}
+	return t.exporter.lost.Load()
+}
+
 // Stop sends what waits, until ctx ends. After it nothing is sent and no goroutine
 // is left.
 func (t *Tracing) Stop(ctx context.Context) {
@@ -91,7 +99,7 @@ func (t *Tracing) Stop(ctx context.Context) {
 	defer t.cut()
 	// Bounded by ctx through cut: the SDK would leave its goroutine behind.
 	_ = t.provider.Shutdown(context.WithoutCancel(ctx))
-	if n := t.exporter.lost.Load(); n > 0 {
-		t.log.Warn("spans were lost", zap.Int64("spans", n))
+	if n := t.Lost(); n > 0 {
+		t.log.Warn("spans were lost", zap.Uint64("spans", n))
 	}
 }

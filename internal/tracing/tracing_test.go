@@ -203,7 +203,7 @@ func TestTracing_HangingCollector(t *testing.T) {
 	}
 	stop(t, traces, 0) // would take an hour
 	lost := logs.FilterMessage("spans were lost").All()
-	if len(lost) != 1 || lost[0].ContextMap()["spans"] != int64(limit+many) {
+	if len(lost) != 1 || lost[0].ContextMap()["spans"] != uint64(limit+many) || traces.Lost() != limit+many {
 		t.Errorf("lost are %v, want %d spans", lost, limit+many)
 	}
 }
@@ -248,7 +248,7 @@ func TestTracing_NobodyListens(t *testing.T) {
 		t.Errorf("%d lines tell of it, want 1: %s", n, told(logs))
 	}
 	lost := logs.FilterMessage("spans were lost").All()
-	if len(lost) != 1 || lost[0].ContextMap()["spans"] != int64(35) {
+	if len(lost) != 1 || lost[0].ContextMap()["spans"] != uint64(35) {
 		t.Errorf("lost are %v, want 35 spans", lost)
 	}
 }
