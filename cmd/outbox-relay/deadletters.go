@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 func newDeadLetters(p *program) *cobra.Command {
@@ -70,7 +71,7 @@ type deadLetterList struct {
 
 func (p *program) printDeadLetters(list deadLetterList) error {
 	n := list.Matching
-	fmt.Fprintf(p.out, "%s %s\n", counted(n, "dead letter", "dead letters"), agree(n.Count, "matches", "match"))
+	fmt.Fprintf(p.out, "%s %s\n", counted(n, "dead letter", "dead letters"), plural.Agree(n.Count, "matches", "match"))
 	if len(list.DeadLetters) == 0 {
 		return nil
 	}
@@ -184,7 +185,7 @@ func (p *program) redrive(ctx context.Context, o *operate.Operator, f *operate.F
 	case len(ids) == 0 && len(gone) == 1:
 		return fmt.Errorf("message %d was deleted by the application: there is nothing to redrive", gone[0])
 	case len(gone) > 0:
-		fmt.Fprintf(p.out, "%s deleted by the application and left out\n", plural(int64(len(gone)), "message was", "messages were"))
+		fmt.Fprintf(p.out, "%s deleted by the application and left out\n", plural.Of(len(gone), "message was", "messages were"))
 	case len(ids) == 0 && f.Named():
 		return errNothingNamed
 	}
@@ -196,7 +197,7 @@ func (p *program) redrive(ctx context.Context, o *operate.Operator, f *operate.F
 			fmt.Fprintf(p.err, "%d of %d\n", done, len(ids))
 		}
 	})
-	fmt.Fprintf(p.out, "%s redriven; a running relay takes them within a second\n", plural(int64(done), "message", "messages"))
+	fmt.Fprintf(p.out, "%s redriven; a running relay takes them within a second\n", plural.Of(done, "message", "messages"))
 	return err
 }
 
@@ -204,7 +205,7 @@ func (p *program) redrive(ctx context.Context, o *operate.Operator, f *operate.F
 var errNothingNamed = errors.New("what was named is not there, or not in a state for this")
 
 func (p *program) printMatches(n int, one, many string) {
-	fmt.Fprintf(p.out, "%s %s\n", plural(int64(n), one, many), agree(int64(n), "matches", "match"))
+	fmt.Fprintf(p.out, "%s %s\n", plural.Of(n, one, many), plural.Agree(n, "matches", "match"))
 }
 
 func newDeadLettersDiscard(p *program) *cobra.Command {
@@ -243,7 +244,7 @@ func (p *program) discard(ctx context.Context, o *operate.Operator, f *operate.F
 		return nil
 	}
 	done, err := o.Discard(ctx, ids, why)
-	fmt.Fprintf(p.out, "%s discarded\n", plural(int64(done), "dead letter", "dead letters"))
+	fmt.Fprintf(p.out, "%s discarded\n", plural.Of(done, "dead letter", "dead letters"))
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 func newDeferred(p *program) *cobra.Command {
@@ -69,7 +70,7 @@ func newDeferredList(p *program) *cobra.Command {
 
 func (p *program) printDeferred(list deferredList) error {
 	n := list.Matching
-	fmt.Fprintf(p.out, "%s %s\n", counted(n, "deferred message", "deferred messages"), agree(n.Count, "matches", "match"))
+	fmt.Fprintf(p.out, "%s %s\n", counted(n, "deferred message", "deferred messages"), plural.Agree(n.Count, "matches", "match"))
 	if len(list.Deferred) == 0 {
 		return nil
 	}
@@ -114,7 +115,7 @@ func (p *program) makeDue(ctx context.Context, o *operate.Operator, kind operate
 	if kind == operate.Scheduled {
 		what = "for deliver_at"
 	}
-	fmt.Fprintf(p.out, "%s %s\n", plural(int64(len(ids)), "message waits", "messages wait"), what)
+	fmt.Fprintf(p.out, "%s %s\n", plural.Of(len(ids), "message waits", "messages wait"), what)
 	if len(ids) == 0 && f.Named() {
 		return p.explainWaiting(ctx, o, f)
 	}
@@ -122,7 +123,7 @@ func (p *program) makeDue(ctx context.Context, o *operate.Operator, kind operate
 		return nil
 	}
 	done, err := o.MakeDue(ctx, kind, ids)
-	fmt.Fprintf(p.out, "%s due; a running relay takes them within a second\n", plural(int64(done), "message is", "messages are"))
+	fmt.Fprintf(p.out, "%s due; a running relay takes them within a second\n", plural.Of(done, "message is", "messages are"))
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 func newInfraiDeliveries(p *program) *cobra.Command {
@@ -46,7 +47,7 @@ type deliveriesDocument struct {
 }
 
 func (p *program) printDeliveries(deliveries []infraiadmin.Delivery) error {
-	fmt.Fprintln(p.out, plural(int64(len(deliveries)), "delivery", "deliveries"))
+	fmt.Fprintln(p.out, plural.Of(len(deliveries), "delivery", "deliveries"))
 	if len(deliveries) == 0 {
 		return nil
 	}

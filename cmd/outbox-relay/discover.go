@@ -14,6 +14,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/capability"
 	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 func newInfraiDiscover(p *program) *cobra.Command {
@@ -226,7 +227,7 @@ func doubtful(uses ...capabilityUse) error {
 }
 
 func (e *doubtError) Error() string {
-	return fmt.Sprintf("what outbox-relay sends does not fit the description in %s", plural(int64(e.doubts), "point", "points"))
+	return fmt.Sprintf("what outbox-relay sends does not fit the description in %s", plural.Of(e.doubts, "point", "points"))
 }
 
 // Hint says what to do.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 // listLimit is how many lines a list has, unless it is asked for more.
@@ -79,26 +80,10 @@ func (p *program) goAhead(f *operate.Filter, n int, yes bool) bool {
 	return false
 }
 
-// plural writes a number of things.
-func plural(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // counted writes a number of things that was counted up to a bound.
 func counted(c operate.Count, one, many string) string {
 	if c.AtLeast {
-		return "at least " + plural(c.Count, one, many)
+		return "at least " + plural.Of(c.Count, one, many)
 	}
-	return plural(c.Count, one, many)
-}
-
-// agree chooses the form that agrees with a number.
-func agree(n int64, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
+	return plural.Of(c.Count, one, many)
 }

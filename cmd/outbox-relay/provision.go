@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 // provision is what queues provision was asked for.
@@ -160,7 +161,7 @@ func (p *program) printProvisioned(steps []infraiadmin.Step, yes bool, err error
 	}
 	switch {
 	case created > 0:
-		fmt.Fprintf(p.out, "%s created\n", plural(created, "queue was", "queues were"))
+		fmt.Fprintf(p.out, "%s created\n", plural.Of(created, "queue was", "queues were"))
 	case err != nil:
 		fmt.Fprintln(p.out, "nothing was created")
 	case missing == 0:

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 func newQueues(p *program) *cobra.Command {
@@ -56,7 +57,7 @@ func newQueuesList(p *program) *cobra.Command {
 
 func (p *program) printQueues(queues []operate.Queue) error {
 	n := int64(len(queues))
-	fmt.Fprintf(p.out, "%s settings or deferred messages\n", plural(n, "queue has", "queues have"))
+	fmt.Fprintf(p.out, "%s settings or deferred messages\n", plural.Of(n, "queue has", "queues have"))
 	if n == 0 {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
@@ -74,7 +75,7 @@ func (e *verifyError) Error() string {
 	for _, count := range e.report.Faults {
 		n += count
 	}
-	return fmt.Sprintf("verify found %s", plural(n, "fault", "faults"))
+	return fmt.Sprintf("verify found %s", plural.Of(n, "fault", "faults"))
 }
 
 // Hint says where to look.

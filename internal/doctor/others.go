@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 // sqlOthers finds the tables of the publication that are neither the messages
@@ -32,7 +34,7 @@ func others(ctx context.Context, p *patient) (finding, error) {
 	return finding{
 		status: Warn, observed: strings.Join(tables, ", "),
 		message: fmt.Sprintf("publication %s has %s besides the messages: every insert into it is decoded and sent for nothing",
-			ident(p.cfg.Publication), plural(len(tables), "table")),
+			ident(p.cfg.Publication), plural.Of(len(tables), "table", "tables")),
 		remedy: "as the owner of the publication, if nobody else subscribes to it",
 		sql:    script("alter publication " + ident(p.cfg.Publication) + " drop table " + strings.Join(tables, ", ")),
 	}, nil

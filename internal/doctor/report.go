@@ -1,6 +1,10 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/outbox-relay/outbox-relay/internal/plural"
+)
 
 // Status is what came of a check.
 type Status string
@@ -73,12 +77,5 @@ func (r *Report) status(id string) Status {
 
 // Summary is the report in a few words.
 func (r *Report) Summary() string {
-	return fmt.Sprintf("%d passed, %s, %d failed, %d skipped", r.Passed, plural(r.Warnings, "warning"), r.Failed, r.Skipped)
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
+	return fmt.Sprintf("%d passed, %s, %d failed, %d skipped", r.Passed, plural.Of(r.Warnings, "warning", "warnings"), r.Failed, r.Skipped)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 // longWaiting is the age from which on a message without outcome makes one ask
@@ -78,7 +80,7 @@ func (r *Report) why() string {
 	case reasonDeadLetter:
 		return "it keeps the place of a dead letter"
 	}
-	return fmt.Sprintf("the last of %s failed, %s", plural(int64(d.Attempts), "attempt", "attempts"), failure(d.Reason, d.LastStatus, "", d.LastError))
+	return fmt.Sprintf("the last of %s failed, %s", plural.Of(d.Attempts, "attempt", "attempts"), failure(d.Reason, d.LastStatus, "", d.LastError))
 }
 
 // after is what went wrong before the present wait.
@@ -86,7 +88,7 @@ func after(d *Deferral) string {
 	if d.Attempts == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", after %s, %s", plural(int64(d.Attempts), "attempt", "attempts"), failure("the last one failed", d.LastStatus, "", d.LastError))
+	return fmt.Sprintf(", after %s, %s", plural.Of(d.Attempts, "attempt", "attempts"), failure("the last one failed", d.LastStatus, "", d.LastError))
 }
 
 // left says how many failures make it a dead letter.
@@ -156,5 +158,5 @@ func bounded(n int64, one, many string) string {
 	if n >= Bound {
 		return "at least " + strconv.FormatInt(n, 10) + " " + many
 	}
-	return plural(n, one, many)
+	return plural.Of(n, one, many)
 }

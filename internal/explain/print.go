@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 // tell writes the timeline.
@@ -39,7 +41,7 @@ func (r *Report) tell() {
 		}
 	}
 	if x := r.DeadLetter; x != nil {
-		text := fmt.Sprintf("dead letter after %s: %s", plural(int64(x.Attempts), "attempt", "attempts"), failure(x.Reason, x.LastStatus, x.LastCode, x.LastError))
+		text := fmt.Sprintf("dead letter after %s: %s", plural.Of(x.Attempts, "attempt", "attempts"), failure(x.Reason, x.LastStatus, x.LastCode, x.LastError))
 		if x.RequestID != "" {
 			text += ", request " + strconv.Quote(x.RequestID)
 		}
@@ -150,10 +152,10 @@ func (q *Queue) text() string {
 		parts = append(parts, fmt.Sprintf("at most %g messages a second", *q.RatePerSecond))
 	}
 	if q.MaxInFlight != nil {
-		parts = append(parts, plural(int64(*q.MaxInFlight), "request at once", "requests at once"))
+		parts = append(parts, plural.Of(*q.MaxInFlight, "request at once", "requests at once"))
 	}
 	if q.MaxAttempts != nil {
-		parts = append(parts, plural(int64(*q.MaxAttempts), "attempt", "attempts"))
+		parts = append(parts, plural.Of(*q.MaxAttempts, "attempt", "attempts"))
 	}
 	if q.OnDeadLetter == "hold" {
 		parts = append(parts, "a dead letter holds its lane")

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 // UnknownError says that there is no such message.
@@ -51,7 +53,7 @@ func (r *reader) readPossibilities(ctx context.Context, name string) error {
 		r.Possibilities = append(r.Possibilities, fmt.Sprintf(format, args...))
 	}
 	if writers > 0 {
-		text := "its transaction has not committed: " + plural(writers, "transaction that has", "transactions that have") + " written to the table and not ended"
+		text := "its transaction has not committed: " + plural.Of(writers, "transaction that has", "transactions that have") + " written to the table and not ended"
 		if since != nil && pid != nil {
 			text += fmt.Sprintf(", the oldest since %s in process %d", moment(*since), *pid)
 		}

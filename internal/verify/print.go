@@ -5,11 +5,13 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 // sentence is the report in one line.
 func (r *Report) sentence() string {
-	text := fmt.Sprintf("%s, unaccounted %d", plural(r.Messages, "message", "messages"), r.Unaccounted)
+	text := fmt.Sprintf("%s, unaccounted %d", plural.Of(r.Messages, "message", "messages"), r.Unaccounted)
 	others := int64(0)
 	for kind, n := range r.Faults {
 		if kind != Unaccounted {
@@ -17,7 +19,7 @@ func (r *Report) sentence() string {
 		}
 	}
 	if others > 0 {
-		text += ", " + plural(others, "other fault", "other faults")
+		text += ", " + plural.Of(others, "other fault", "other faults")
 	}
 	switch {
 	case !r.OK:
@@ -30,13 +32,6 @@ func (r *Report) sentence() string {
 		text += fmt.Sprintf(", %d of them for long", r.Late)
 	}
 	return text
-}
-
-func plural(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // Print writes the report for people.
@@ -62,7 +57,7 @@ func (r *Report) rows() [][2]string {
 	}
 	took := time.Duration(r.Seconds * float64(time.Second)).Round(time.Millisecond)
 	rows := [][2]string{
-		{"numbers", fmt.Sprintf("%s, in %s, %s", numbers, plural(int64(r.Batches), "batch", "batches"), took)},
+		{"numbers", fmt.Sprintf("%s, in %s, %s", numbers, plural.Of(r.Batches, "batch", "batches"), took)},
 		{"messages", fmt.Sprint(r.Messages)},
 		{"  dispatched", fmt.Sprint(r.Dispatched)},
 		{"  deferred", fmt.Sprint(r.Deferred)},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 )
 
@@ -20,7 +21,7 @@ var formats = template.FuncMap{
 	"grouped": grouped,
 	"counted": func(c operate.Count) string { return bounded(c.Count, c.AtLeast) },
 	"found":   func(c status.Count) string { return bounded(c.Count, c.AtLeast) },
-	"plural":  plural,
+	"plural":  plural.Agree[int64],
 	"int64":   func(n int) int64 { return int64(n) },
 	"len64":   func(l []operate.DeadLetter) int64 { return int64(len(l)) },
 	"dict":    dict,
@@ -99,14 +100,6 @@ func bounded(n int64, more bool) string {
 		return "at least " + grouped(n)
 	}
 	return grouped(n)
-}
-
-// plural chooses the form that agrees with a number.
-func plural(n int64, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }
 
 // old is the age of the oldest one of some messages.

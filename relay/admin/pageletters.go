@@ -11,6 +11,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 // mostLetters is how many dead letters a list has.
@@ -128,7 +129,7 @@ func done(values url.Values) string {
 	}
 	for _, what := range []act{redrive, discard} {
 		if what.Name == values.Get("done") {
-			return fmt.Sprintf("%d %s %s %s.", count, plural(int64(count), "dead letter", "dead letters"), plural(int64(count), "was", "were"), what.Done)
+			return fmt.Sprintf("%d %s %s %s.", count, plural.Agree(count, "dead letter", "dead letters"), plural.Agree(count, "was", "were"), what.Done)
 		}
 	}
 	for _, what := range []act{pause, resume} {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
@@ -219,9 +220,9 @@ func shorten(findings []Finding, most int) []Finding {
 func (e *examiner) lately() {
 	t := &e.state.Totals
 	if at := t.LastDeadLetter; at != nil && e.age(at) < recent {
-		e.warn("dead_letters", at, "outbox-relay dead-letters list", "%d messages became dead letters since the start, the last one %s ago", t.DeadLetters, e.ago(at))
+		e.warn("dead_letters", at, "outbox-relay dead-letters list", "%s since the start, the last one %s ago", plural.Of(t.DeadLetters, "message became a dead letter", "messages became dead letters"), e.ago(at))
 	}
 	if at := t.LastRecovered; at != nil && e.age(at) < recent {
-		e.warn("recovered", at, "outbox-relay doctor", "%d messages were found that the stream did not show, the last one %s ago", t.Recovered, e.ago(at))
+		e.warn("recovered", at, "outbox-relay doctor", "%s that the stream did not show, the last one %s ago", plural.Of(t.Recovered, "message was found", "messages were found"), e.ago(at))
 	}
 }
