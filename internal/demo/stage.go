@@ -110,6 +110,7 @@ func (s *stage) startRelay() (err error) {
 	s.relay, err = s.start(fmt.Sprintf("relay-%d", s.relays), []string{
 		"DATABASE_URL=" + s.databaseURL,
 		"RELAY_SLOT=" + slot,
+		"RELAY_ADMIN_LISTEN=off", // the usual port may be somebody's
 		"INFRAI_BASE_URL=" + s.queueURL,
 		"INFRAI_API_KEY=" + apiKey,
 	}, "run")
