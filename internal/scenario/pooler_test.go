@@ -110,6 +110,9 @@ func TestOPS14_WhatDoesNotGoThroughAPooler(t *testing.T) {
 	if text := relay.Log().Text(); !strings.Contains(text, "pooler") || !strings.Contains(text, "direct address") {
 		t.Errorf("run says %s", text)
 	}
+	// One of its own: PgBouncer 1.18 may end itself when a client leaves that waits
+	// for its first server, as those of a relay that stops at once do.
+	w.Env["DATABASE_URL"] = pgtest.Pooler(t, w.URL)
 	migration := relaybin.Run(t, w.Env, "migrate", "up")
 	migration.AwaitExit(t, 1)
 	if text := migration.Log().Text(); !strings.Contains(text, "pooler") || !strings.Contains(text, "direct address") {
