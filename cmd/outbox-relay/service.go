@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 	"github.com/outbox-relay/outbox-relay/internal/systemd"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
@@ -115,8 +116,8 @@ func (s *service) sentence(now *relay.State, live *admin.Verdict) string {
 	case now.Phase == relay.Standby:
 		return fmt.Sprintf("standby since %s, the slot is held by %s", now.Since.Format(time.DateTime), now.Source.SlotHolder)
 	}
-	return fmt.Sprintf("%s since %s, %d messages dispatched, %d in memory",
-		now.Phase, now.Since.Format(time.DateTime), now.Totals.Dispatched, now.Router.Messages)
+	return fmt.Sprintf("%s since %s, %s dispatched, %d in memory",
+		now.Phase, now.Since.Format(time.DateTime), plural.Of(now.Totals.Dispatched, "message", "messages"), now.Router.Messages)
 }
 
 // first is the first of some findings, and how many more there are.

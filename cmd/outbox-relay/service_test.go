@@ -63,7 +63,7 @@ func TestRun_TellsSystemd(t *testing.T) {
 	m.await(t, `READY=1`)
 	first.AwaitMessage(t, "session began")
 	r.insert(t, "one")
-	m.await(t, `STATUS=active since .*, 1 messages dispatched, 0 in memory\nWATCHDOG=1$`)
+	m.await(t, `STATUS=active since .*, 1 message dispatched, 0 in memory\nWATCHDOG=1$`)
 	if code := first.end(); code != exitStopped {
 		t.Errorf("exit code is %d", code)
 	}
