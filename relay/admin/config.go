@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/outbox-relay/outbox-relay/internal/secret"
@@ -19,6 +20,13 @@ type Config struct {
 	// container it should stay on this machine. Two relays on one machine need two
 	// ports.
 	Listen string `env:"ADMIN_LISTEN, default=127.0.0.1:9464"`
+	// Hosts lists the host names by which people reach the server, separated by
+	// commas and without ports: those of a proxy before it, or of the machine. By
+	// localhost and by any address it can always be reached. A request by another name
+	// is refused, because any site can let a name of its own lead here; only
+	// /livez, /readyz and /metrics answer all the same, unless the server listens on
+	// loopback.
+	Hosts []string `env:"ADMIN_HOSTS"`
 	// MaxAge is how old the oldest message that was read and has no outcome may be
 	// before the relay is not ready. Waiting messages are deferred within seconds,
 	// and that is an outcome here.
@@ -61,6 +69,7 @@ func (c *Config) Enabled() bool { return c.Listen != off }
 func (c *Config) Validate() error {
 	return errors.Join(
 		c.validateListen(),
+		c.validateHosts(),
 		atLeast("READY_MAX_AGE", c.MaxAge, time.Second),
 		atLeast("STUCK_AFTER", c.StuckAfter, leastStuckAfter),
 		c.validateToken(),
@@ -93,6 +102,16 @@ func (c *Config) validateListen() error {
 		return fmt.Errorf("ADMIN_LISTEN is %q: want host:port such as 127.0.0.1:9464, or off", c.Listen)
 	}
 	return nil
+}
+
+func (c *Config) validateHosts() error {
+	var errs []error
+	for _, host := range c.Hosts {
+		if host == "" || strings.ContainsAny(host, ":/@* ") {
+			errs = append(errs, fmt.Errorf("ADMIN_HOSTS has %q: want host names such as relay.example.com, without scheme and port", host))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func atLeast(variable string, d, least time.Duration) error {

@@ -10,8 +10,10 @@ import (
 
 func TestConfig_Validate(t *testing.T) {
 	t.Parallel()
-	cfg := admin.Config{Listen: "9464", MaxAge: 1, StuckAfter: 1}
+	cfg := admin.Config{Listen: "9464", Hosts: []string{"https://a", "relay.example.com", "b:9464"}, MaxAge: 1, StuckAfter: 1}
 	want := `ADMIN_LISTEN is "9464": want host:port such as 127.0.0.1:9464, or off
+ADMIN_HOSTS has "https://a": want host names such as relay.example.com, without scheme and port
+ADMIN_HOSTS has "b:9464": want host names such as relay.example.com, without scheme and port
 READY_MAX_AGE is 1ns: want at least 1s
 STUCK_AFTER is 1ns: want at least 30s`
 	if err := cfg.Validate(); err == nil || err.Error() != want {

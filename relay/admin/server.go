@@ -95,7 +95,7 @@ func (s *Server) Run(ctx context.Context) error {
 		beside.Go(func() { run(ctx) })
 	}
 	server := &http.Server{
-		Handler:           s.mux,
+		Handler:           s.named(s.mux),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
