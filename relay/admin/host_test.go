@@ -26,7 +26,9 @@ func serveOn(t *testing.T, listen string, hosts ...string) (port string) {
 	s.Handle("GET /metrics", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }))
 	s.AddPage(admin.Desk{
 		State: idle, Counts: func() relay.Counts { return relay.Counts{} },
-		Operate: func(context.Context, func(context.Context, *operate.Operator) error) error { return errors.New("no database") },
+		Operate: func(context.Context, func(context.Context, *operate.Operator) error) error {
+			return errors.New("no database")
+		},
 	})
 	run(t, s)
 	_, port, err := net.SplitHostPort(s.Addr())
