@@ -63,7 +63,7 @@ func (c *columns) add(o *outcome) {
 		d.attempts = append(d.attempts, attempts)
 		d.statuses = append(d.statuses, f.status())
 		d.codes = append(d.codes, orNull(storable(f.Code)))
-		d.texts = append(d.texts, f.text())
+		d.texts = append(d.texts, f.text(o.reason))
 		d.requestIDs = append(d.requestIDs, orNull(storable(f.RequestID)))
 		d.unknown = append(d.unknown, orNullTime(o.message.unknownAt))
 		switch {
@@ -104,7 +104,7 @@ func (w *waits) add(o *outcome, reason string) {
 	w.charged = append(w.charged, int32(m.charged))
 	w.notBefore = append(w.notBefore, orNullTime(o.notBefore))
 	w.statuses = append(w.statuses, o.failure.status())
-	w.texts = append(w.texts, o.failure.text())
+	w.texts = append(w.texts, o.failure.text(reason))
 	w.unknownSince = append(w.unknownSince, orNullTime(m.unknownAt))
 }
 
@@ -164,11 +164,11 @@ func (e *PublishError) status() *int32 {
 	return orNull(int32(e.Status))
 }
 
-func (e *PublishError) text() *string {
+func (e *PublishError) text(reason string) *string {
 	if e == nil {
 		return nil
 	}
-	return orNull(storable(e.Error()))
+	return orNull(storable(e.beside(reason)))
 }
 
 func xid8(xid uint64) *string {

@@ -108,7 +108,7 @@ func (r *router) closeGate(now time.Time, g *gate, probe bool, failure *PublishE
 	if g.close(now, failure.Class, wait) {
 		r.log.Warn("sending paused", append(where,
 			zap.Stringer(keyReason, failure.Class), zap.Int(keyStatus, failure.Status),
-			zap.Duration("wait", wait), zap.Error(failure))...)
+			zap.Duration("wait", wait), zap.String("error", failure.beside(failure.Class.String())))...)
 	}
 	signal(r.alarm)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/outbox-relay/outbox-relay/outbox"
@@ -102,6 +103,16 @@ func (e *PublishError) Error() string {
 		text += ": " + e.Err.Error()
 	}
 	return text
+}
+
+// beside is the text of the failure for a place that has a reason already: where
+// that is the class of the failure, the class is not told twice.
+func (e *PublishError) beside(reason string) string {
+	text, classed := strings.CutPrefix(e.Error(), reason)
+	if !classed {
+		return text
+	}
+	return strings.TrimPrefix(text, ": ")
 }
 
 // sent reports whether there was a request; a nil error means that the queue

@@ -293,7 +293,7 @@ func TestRelay_RefusedMessageBecomesADeadLetterAndItsLaneGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(reason, "|", text, "|", code, "|", request, "|", status, "|", attempts)
-	if want := "refused|refused: status 422: BAD: line one line two |BAD|r-1|422|1"; got != want {
+	if want := "refused|status 422: BAD: line one line two |BAD|r-1|422|1"; got != want {
 		t.Errorf("dead letter %q, want %q", got, want)
 	}
 	if got := b.count(countDispatched); got != 2 {

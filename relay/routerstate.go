@@ -40,9 +40,17 @@ type GateState struct {
 	Since     *time.Time `json:"since"`
 	NextProbe *time.Time `json:"next_probe"`
 	// Failures counts the closing and the probes that failed since, Text is the
-	// last failure.
+	// last failure, without its class if that is Class.
 	Failures int    `json:"failures"`
 	Text     string `json:"text"`
+}
+
+// Why is the class and the last failure, for people.
+func (g GateState) Why() string {
+	if g.Text == "" {
+		return g.Class
+	}
+	return g.Class + ": " + g.Text
 }
 
 // QueueState is one queue that had messages since the session began.
@@ -175,7 +183,7 @@ func (g *gate) state() GateState {
 		Closed: true, Class: g.reason.String(), Since: orNullTime(g.since), NextProbe: orNullTime(g.until), Failures: g.failures,
 	}
 	if g.failure != nil {
-		s.Text = storable(g.failure.Error())
+		s.Text = storable(g.failure.beside(s.Class))
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
@@ -38,6 +39,31 @@ func (s *Settings) equal(other Settings) bool {
 	return s.Paused == other.Paused && s.MaxInFlight == other.MaxInFlight && s.MaxAttempts == other.MaxAttempts &&
 		s.RatePerSecond == other.RatePerSecond && s.OrderedByQueue == other.OrderedByQueue && s.HoldOnDeadLetter == other.HoldOnDeadLetter &&
 		sameEnvelope(s.Envelope, other.Envelope) && s.wrappings.equal(other.wrappings)
+}
+
+// MarshalLogObject writes what an operator has set, by the columns of the table
+// queues: what is left out is as it is without a row.
+func (s *Settings) MarshalLogObject(to zapcore.ObjectEncoder) error {
+	to.AddBool("paused", s.Paused)
+	if s.OrderedByQueue {
+		to.AddString("ordering", "queue")
+	}
+	if s.MaxInFlight != 0 {
+		to.AddInt("max_in_flight", s.MaxInFlight)
+	}
+	if s.RatePerSecond != 0 {
+		to.AddFloat64("rate_per_second", s.RatePerSecond)
+	}
+	if s.MaxAttempts != 0 {
+		to.AddInt("max_attempts", s.MaxAttempts)
+	}
+	if s.HoldOnDeadLetter {
+		to.AddString("on_dead_letter", "hold")
+	}
+	if s.Envelope != nil {
+		to.AddString("envelope", s.Envelope.Name)
+	}
+	return nil
 }
 
 // settingsPoll is how often the table queues is read.
@@ -125,7 +151,7 @@ func (r *router) apply(now time.Time, settings map[string]Settings) {
 func (r *router) change(q *queue, to Settings) {
 	was := q.settings
 	q.set(to)
-	r.log.Info("settings of a queue changed", zap.String(keyQueue, q.name), zap.Any("settings", to))
+	r.log.Info("settings of a queue changed", zap.String(keyQueue, q.name), zap.Object("settings", &to))
 	if to.OrderedByQueue != q.oneLane && !q.reordering {
 		q.reordering = true
 		if q.hold == nil {

@@ -139,7 +139,7 @@ func TestService_News(t *testing.T) {
 				gate := relay.GateState{Closed: true, Class: "queue_closed", Since: before(time.Minute), Text: "404"}
 				s.Router.Queues = []relay.QueueState{{Name: "a", Gate: gate, InMemory: 1}, {Name: "b", Gate: gate, InMemory: 1}}
 			},
-			[]string{"STATUS=active, not ready: queue a is closed, one request at a time tries whether it is back: 404 (and 1 more)", systemd.Ready, systemd.Alive},
+			[]string{"STATUS=active, not ready: queue a is closed, one request at a time tries whether it is back: queue_closed: 404 (and 1 more)", systemd.Ready, systemd.Alive},
 		},
 		"stuck": {
 			func(s *relay.State) { s.Loops = []relay.LoopState{{Name: "clock", Busy: before(3 * time.Minute)}} },

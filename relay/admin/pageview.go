@@ -54,6 +54,7 @@ type overview struct {
 	// MoreQueues counts those that are not listed.
 	MoreQueues int
 	Board      *board
+	Checkup    *checkup
 	Headroom   *headroom
 }
 
@@ -99,6 +100,7 @@ func (p *page) overview(r *http.Request) *overview {
 	o.Report, _ = database.Report.(*status.Report)
 	o.Charts = charts(p.history.until(state.At, o.Report), state.At)
 	o.Board = p.lookAtBoard(r)
+	o.Checkup = p.checkup()
 	o.listQueues(p.Counts())
 	o.judge(&verdict, !database.At.Before(state.Since))
 	if o.Report != nil && o.Report.Slot != nil && o.Report.Slot.RetainedBytes != nil && o.Report.Slot.LimitBytes != nil {
@@ -211,7 +213,7 @@ func (r *queueRow) judge(endpointClosed bool) {
 		r.Level, r.Word = "warn", "paused"
 		r.Text = "an operator stopped it, its messages wait in the table"
 	case s != nil && s.Gate.Closed:
-		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Text
+		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Why()
 	case s != nil && endpointClosed && (s.Hold != "" || s.InMemory > 0):
 		r.Level, r.Word, r.Text = "bad", "waiting", "the endpoint is closed"
 	case s != nil && s.Hold == "draining":

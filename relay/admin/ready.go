@@ -157,11 +157,11 @@ func (e *examiner) gate(code, what string, g *relay.GateState, idle bool) {
 	switch {
 	case !g.Closed:
 	case idle:
-		e.warn(code, g.Since, "", "%s is closed, and nothing waits for it: %s", what, g.Text)
+		e.warn(code, g.Since, "", "%s is closed, and nothing waits for it: %s", what, g.Why())
 	case slices.Contains(passing, g.Class) && e.age(g.Since) < patience:
-		e.warn(code, g.Since, "", "%s is closed for the moment: %s", what, g.Text)
+		e.warn(code, g.Since, "", "%s is closed for the moment: %s", what, g.Why())
 	default:
-		e.fail(code, g.Since, "", "%s is closed, one request at a time tries whether it is back: %s", what, g.Text)
+		e.fail(code, g.Since, "", "%s is closed, one request at a time tries whether it is back: %s", what, g.Why())
 	}
 }
 
