@@ -94,7 +94,9 @@ func (s *session) retain(ctx context.Context) (n removed, err error) {
 // another one.
 type resting func(time.Duration) bool
 
-// removeAllOld looks through the dispatched messages.
+// removeAllOld looks through the dispatched messages. Their ids follow the time at
+// which they were written, and some were dispatched long after that, on schedule or
+// after an outage: it goes on until the messages themselves are too young.
 func (s *store) removeAllOld(ctx context.Context, rest resting, age time.Duration) (n int64, err error) {
 	for after := int64(0); ; {
 		batch, err := s.removeOld(ctx, after, age)
@@ -102,7 +104,7 @@ func (s *store) removeAllOld(ctx context.Context, rest resting, age time.Duratio
 			return n, err
 		}
 		n += batch.removed
-		if batch.removed == 0 || !rest(retentionPause) {
+		if batch.last == after || batch.young && batch.removed == 0 || !rest(retentionPause) {
 			return n, nil
 		}
 		after = batch.last
@@ -152,18 +154,20 @@ func (s *store) removeExpired(ctx context.Context, rest resting) (n int64, err e
 type removal struct {
 	removed int64
 	last    int64 // the last message that was looked at
+	young   bool  // what was written next cannot be old
 }
 
 // removeOld looks at the next dispatched messages, in id order, which is about
 // the order of age, and removes the old ones among them.
 func (s *store) removeOld(ctx context.Context, after int64, age time.Duration) (r removal, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, s.sql.removeOld, after, retentionBatch, age).Scan(&r.removed, &r.last)
+		return conn.QueryRow(ctx, s.sql.removeOld, after, retentionBatch, age).Scan(&r.removed, &r.last, &r.young)
 	})
 	return r, err
 }
 
-// Row locks on what is removed only.
+// Row locks on what is removed only. The message behind the batch, by its primary
+// key, says whether more of them can be old.
 const sqlRemoveOld = `
 with seen as materialized (
 	select message_id, dispatched_at from outbox.dispatched where message_id > $1 order by message_id limit $2
@@ -174,7 +178,9 @@ with seen as materialized (
 ), d as (
 	delete from outbox.dispatched where message_id in (select message_id from old) returning message_id
 )
-select (select count(*) from d), coalesce((select max(message_id) from seen), $1)`
+select (select count(*) from d), coalesce((select max(message_id) from seen), $1),
+	coalesce((select created_at >= now() - $3::interval from outbox.messages
+		where id > (select max(message_id) from seen) order by id limit 1), false)`
 
 // Index claims_expires_at. A claim that is being taken again is skipped: its
 // transaction may be long, and while this one waited for it, everybody would wait

@@ -168,3 +168,24 @@ func TestRetention_ComesByWithEveryBatch(t *testing.T) {
 		t.Errorf("it came by when %d claims were left", n)
 	}
 }
+
+// Messages that were written long before they were dispatched have the lowest ids,
+// and are kept: what is old behind them is removed all the same.
+func TestRetention_PassesOverWhatWasDispatchedLate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.Retention = 7 * 24 * time.Hour
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, payload, created_at)
+		select 'late-' || i, 'orders', '{}', now() - interval '30 days' from generate_series(1, 2500) i`)
+	b.exec(`insert into outbox.dispatched (message_id, attempts) select id, 1 from outbox.messages`)
+	b.exec(`insert into outbox.messages (key, queue, payload, created_at)
+		select 'old-' || i, 'orders', '{}', now() - interval '20 days' from generate_series(1, 1500) i`)
+	b.exec(`insert into outbox.dispatched (message_id, attempts, dispatched_at)
+		select id, 1, now() - interval '20 days' from outbox.messages where key like 'old-%'`)
+	b.startAs(b.conn.Config())
+	b.awaitCount(2500, `select count(*) from outbox.messages`)
+	if n := b.count(countDispatched); n != 2500 {
+		t.Errorf("%d outcomes are left, want 2500", n)
+	}
+}
