@@ -172,7 +172,7 @@ func explainCreate(ctx context.Context, conn *pgx.Conn, name string, err error) 
 			hint: letReplicate(currentRole(ctx, conn)),
 		}
 	case codeAllSlotsUsed:
-		return fmt.Errorf("create slot %q: %w; raise max_replication_slots, or drop a slot that nobody needs (see pg_replication_slots)", name, err)
+		return slotsUsed(ctx, conn, fmt.Errorf("create slot %q: %w", name, err))
 	case codeObjectNotReady:
 		return &OperatorError{
 			kind: ErrServer, err: err, text: fmt.Sprintf("create slot %q", name),

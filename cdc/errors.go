@@ -227,6 +227,9 @@ func explainConnect(what string, err error) error {
 		return operator(ErrTrust, "sslrootcert must hold the authority of the server's certificate, and the host must be a name in it; "+
 			"behind something that ends TLS before the server only channel_binding=disable works")
 	}
+	if hint := pgtext.Crowded(err, false); hint != "" {
+		return &crowdedError{err: err, hint: hint}
+	}
 	switch sqlState(err) {
 	case codePrivilege:
 		return operator(ErrPrivilege, letReplicate(role)+"; and let it connect: grant connect on database "+database+" to "+role)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -79,7 +80,7 @@ const patienceMax = 32
 func (s *Source) learn(last *session) {
 	switch {
 	case last.progressed():
-		s.retries.reset()
+		s.retries.Reset()
 		s.noted, s.patience = "", 1
 	case errors.Is(last.err, errSilent), errors.Is(last.err, io.ErrUnexpectedEOF):
 		s.patience = min(2*s.patience, patienceMax)
@@ -109,21 +110,24 @@ func (s *Source) rest(ctx context.Context, what string, next remedy, trouble err
 		}
 		write(what, zap.Error(trouble), zap.String(fieldHint, hintOf(trouble)), zap.Duration(fieldWait, wait))
 	}
-	return sleep(ctx, wait)
+	if !waits.Sleep(ctx, wait) {
+		return ctx.Err()
+	}
+	return nil
 }
 
 func (s *Source) waitFor(next remedy) time.Duration {
 	switch next {
 	case standBy:
-		return around(s.config.StandbyInterval, 0.5)
+		return waits.Around(s.config.StandbyInterval, 0.5)
 	case pause:
-		return around(s.config.ShutdownPause, 0.1)
+		return waits.Around(s.config.ShutdownPause, 0.1)
 	case hold:
-		return around(holdInterval, 0.1)
+		return waits.Around(holdInterval, 0.1)
 	case retrySlowly, askOperator:
-		return around(s.config.OperatorRetry, 0.1)
+		return waits.Around(s.config.OperatorRetry, 0.1)
 	default:
-		return s.retries.next()
+		return s.retries.Next()
 	}
 }
 
@@ -172,7 +176,7 @@ func (s *Source) takeSlot(ctx context.Context, conn *pgx.Conn) (*session, error)
 	}
 	wire, here, err := s.dialSame(ctx, server)
 	if err != nil {
-		return nil, err
+		return nil, sendersUsed(ctx, conn, err)
 	}
 	s.noticeRestore(here)
 	session, err := s.beginSession(ctx, conn, server, wire, here)

@@ -59,7 +59,7 @@ func TestSource_Open_WaitsForAFreeSlot(t *testing.T) {
 	opened := make(chan error, 1)
 	go func() { opened <- s.Open(t.Context()) }()
 	r.eventually("the problem is known", func() bool { return s.Problem() != nil })
-	wantText(t, s.Problem().Error(), "53400", "max_replication_slots")
+	wantText(t, s.Problem().Error(), "53400", "1 of 1 slots (max_replication_slots) are used, by somebody_elses")
 	r.exec("select pg_drop_replication_slot('somebody_elses')")
 	if err := <-opened; err != nil {
 		t.Fatal(err)

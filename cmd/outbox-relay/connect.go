@@ -56,8 +56,11 @@ func (e *connectError) Error() string {
 
 func (e *connectError) Unwrap() error { return e.err }
 
-// Hint says who looks closer.
+// Hint says what to do, or who looks closer.
 func (e *connectError) Hint() string {
+	if hint := pgtext.Crowded(e.err, false); hint != "" {
+		return hint
+	}
 	return "`outbox-relay doctor` says more"
 }
 
@@ -82,16 +85,4 @@ func sqlState(err error) string {
 		return pgErr.Code
 	}
 	return ""
-}
-
-// pause waits and reports whether ctx lasted that long.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
@@ -144,9 +145,9 @@ func awaitSchema(ctx context.Context, cfg *config.Config, moving *relay.Relay, l
 		// Texts differ in ports and addresses from one try to the next.
 		if code := sqlState(err); !waiting || code != told {
 			waiting, told = true, code
-			log.Warn("database does not answer, waiting for it", zap.Error(err))
+			log.Warn("database does not answer, waiting for it", zap.Error(err), zap.String("hint", hintOf(err)))
 		}
-		if !pause(ctx, wait) {
+		if !waits.Sleep(ctx, wait) {
 			return ctx.Err()
 		}
 	}
