@@ -32,21 +32,6 @@ func TestLSN_ReadsWhatItPrints(t *testing.T) {
 	}
 }
 
-func TestBackoff_DoublesUpToItsCeiling(t *testing.T) {
-	t.Parallel()
-	b := backoff{least: 250 * time.Millisecond, most: 30 * time.Second}
-	for _, milliseconds := range []int{250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000} {
-		ceiling := time.Duration(milliseconds) * time.Millisecond
-		if got := b.next(); got <= 0 || got > ceiling {
-			t.Errorf("a wait of %v, want more than 0 and at most %v", got, ceiling)
-		}
-	}
-	b.reset()
-	if got := b.next(); got > 250*time.Millisecond {
-		t.Errorf("a wait of %v after a reset", got)
-	}
-}
-
 // OUT-06: what a server does that wants to stop, and what it does not.
 func TestSpin(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/vital"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -34,7 +35,7 @@ type Source struct {
 	stats   counters
 
 	// Of Open alone.
-	retries  backoff
+	retries  waits.Backoff
 	patience int                                 // how many times longer than the settings the timeouts of the next session are
 	served   func(context.Context) (bool, error) // did a slot of this name serve before; may be nil
 	announce func(context.Context) error         // called before a slot is made; may be nil
@@ -57,7 +58,7 @@ func New(config Config, database, replication *pgx.ConnConfig, log *zap.Logger) 
 		replication: choice.chooseIn(replication.Copy(), config.ConnectTimeout),
 		hosts:       choice,
 		log:         log.Named("cdc").With(zap.String(fieldSlot, config.Slot)),
-		retries:     backoff{least: config.RetryMin, most: config.RetryMax},
+		retries:     waits.Backoff{Least: config.RetryMin, Most: config.RetryMax},
 		patience:    1,
 	}
 	s.changed.Store(time.Now().UnixNano())

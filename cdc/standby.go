@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // awaitSlot examines the server and stands by while another session has the
@@ -55,8 +57,8 @@ func (s *Source) standBy(ctx context.Context, conn *pgx.Conn, database string) (
 			look = holderLooks
 			s.hearHolder(ctx, conn, known)
 		}
-		if err := sleep(ctx, s.waitFor(standBy)); err != nil {
-			return waited, err
+		if !waits.Sleep(ctx, s.waitFor(standBy)) {
+			return waited, ctx.Err()
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
 
@@ -97,7 +98,7 @@ func (p *program) watchStatus(ctx context.Context, cfg *config.Config, asJSON bo
 		default:
 			fmt.Fprintln(p.err, "outbox-relay:", pgtext.OneLine(err))
 		}
-		if !pause(ctx, watchInterval) {
+		if !waits.Sleep(ctx, watchInterval) {
 			return nil
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // OutageConfig says how a queue dies and what goes on meanwhile.
@@ -385,12 +387,8 @@ func (o *outage) awaitFor(ctx context.Context, patience time.Duration, what stri
 
 // pause waits, or returns why it did not.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !waits.Sleep(ctx, d) {
 		return context.Cause(ctx)
 	}
+	return nil
 }

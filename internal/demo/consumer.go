@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 const (
@@ -104,12 +106,8 @@ func (c *consumer) handle(ctx context.Context, event string) error {
 
 // pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !waits.Sleep(ctx, d) {
 		return context.Cause(ctx)
 	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox-relay/internal/netfault"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // between is a random time.
@@ -55,7 +56,7 @@ type act func(context.Context, *rand.Rand)
 func (r *run) hurt(ctx context.Context, kind uint64, peace *sync.RWMutex, least, most time.Duration, acts []act) {
 	for number := 0; ; number++ {
 		dice := newDice(r.cfg.Seed, kind, number)
-		if !wait(ctx, time.Duration(r.mood.calm*float64(between(dice, least, most)))) {
+		if !waits.Sleep(ctx, time.Duration(r.mood.calm*float64(between(dice, least, most)))) {
 			return
 		}
 		peace.RLock()
@@ -74,7 +75,7 @@ func (r *run) lasting(ctx context.Context, d disturbance, how time.Duration, do,
 	d.detail += " " + how.Round(time.Millisecond).String()
 	end := r.history.begin(d)
 	do()
-	wait(ctx, how)
+	waits.Sleep(ctx, how)
 	undo()
 	end()
 }

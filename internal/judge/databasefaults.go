@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // hurtDatabase breaks the server, the slot and the relays' connections.
@@ -38,7 +40,7 @@ func (r *run) crash(ctx context.Context, dice *rand.Rand) {
 		if err := r.cluster.Kill(); err != nil {
 			r.report.violate("judge", "kill the server: %v", err)
 		}
-		wait(ctx, pause)
+		waits.Sleep(ctx, pause)
 		if err := r.cluster.Start(context.WithoutCancel(ctx)); err != nil {
 			r.report.violate("judge", "start the server: %v", err)
 		}
@@ -68,7 +70,7 @@ func (r *run) dropSlot(ctx context.Context, _ *rand.Rand) {
 			if err == nil {
 				_, err = conn.Exec(ctx, `select pg_drop_replication_slot($1)`, slot)
 			}
-			if err == nil || !wait(ctx, time.Millisecond) {
+			if err == nil || !waits.Sleep(ctx, time.Millisecond) {
 				return err
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 // how slow the machine is all the time.
 func (r *run) feelMachine(ctx context.Context) {
 	slow := slowness{}
-	for beat, last := 0, time.Now(); wait(ctx, heartbeat); beat, last = beat+1, time.Now() {
+	for beat, last := 0, time.Now(); waits.Sleep(ctx, heartbeat); beat, last = beat+1, time.Now() {
 		if late := time.Since(last) - heartbeat; late > missed {
 			r.history.stalled("the judge waited for the processor", late)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 const (
@@ -43,7 +44,7 @@ func (r *run) operators(ctx context.Context) {
 		default:
 		}
 		_ = r.ask(ctx, r.tendDeadLetters) // a server that is away is asked again
-		wait(ctx, roundPause)
+		waits.Sleep(ctx, roundPause)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
 )
 
@@ -86,7 +87,7 @@ func (r *run) setPaused(ctx context.Context, queue string, paused bool) {
 		if err == nil {
 			return
 		}
-		if !wait(ctx, reconnectPause) {
+		if !waits.Sleep(ctx, reconnectPause) {
 			if !paused {
 				r.report.violate("judge", "resume %s: %v", queue, err)
 			}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // hurtRelays kills, stops and freezes relays: the one that holds the slot, and
@@ -61,7 +63,7 @@ func (r *run) placeOf(holder string) (place int, ok bool) {
 
 // again starts the relay of a place after a while.
 func (r *run) again(ctx context.Context, place int, after time.Duration) {
-	wait(ctx, after)
+	waits.Sleep(ctx, after)
 	if err := r.relays.start(place); err != nil {
 		r.report.violate("judge", "%v", err)
 	}

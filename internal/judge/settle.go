@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // slotDistance is how far in bytes a slot may be behind when nothing is written.
@@ -24,7 +26,7 @@ func (r *run) settle(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		if !wait(limited, watchPause) {
+		if !waits.Sleep(limited, watchPause) {
 			r.report.violate("end", "after %v: %v", time.Since(begun).Round(time.Second), err)
 			r.tellMissing(ctx)
 			break

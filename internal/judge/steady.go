@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 const (
@@ -108,7 +110,7 @@ func (s *relays) idle(ctx context.Context, patience time.Duration) {
 			if now.files <= idleFiles {
 				break
 			}
-			if !wait(ctx, watchPause) {
+			if !waits.Sleep(ctx, watchPause) {
 				s.report.violate("files", "pid %d has %d descriptors %v after the end", p.PID(), now.files, patience)
 				break
 			}

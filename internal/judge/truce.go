@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // quietTimes lets everything but some queue be well now and then: bounds on time
 // can only be judged when nothing breaks for a while.
 func (r *run) quietTimes(ctx context.Context) {
-	for number := 0; wait(ctx, troubleTime); number++ {
+	for number := 0; waits.Sleep(ctx, troubleTime); number++ {
 		if number%2 == 0 {
 			r.lull(ctx, number)
 		} else {
@@ -44,7 +46,7 @@ func (r *run) lull(ctx context.Context, number int) {
 	f := outages[how].fault
 	f.Queue = queues[broken]
 	end = r.script.begin(f)
-	if r.catchUp(ctx, broken) && wait(ctx, time.Duration(r.cfg.Scale*float64(quietTime))) {
+	if r.catchUp(ctx, broken) && waits.Sleep(ctx, time.Duration(r.cfg.Scale*float64(quietTime))) {
 		r.judged(&r.report.Lulls)
 	}
 	end()
@@ -55,7 +57,7 @@ func (r *run) lull(ctx context.Context, number int) {
 func (r *run) truce(ctx context.Context) {
 	defer r.quiet()()
 	r.report.say("truce")
-	if r.catchUp(ctx, -1) && wait(ctx, time.Duration(r.cfg.Scale*float64(quietTime))) {
+	if r.catchUp(ctx, -1) && waits.Sleep(ctx, time.Duration(r.cfg.Scale*float64(quietTime))) {
 		r.judged(&r.report.Truces)
 	}
 }
@@ -107,7 +109,7 @@ func (r *run) catchUp(ctx context.Context, broken int) bool {
 			r.report.violate("behind", "not caught up after %v: %s", limit, strings.Join(behind, ", "))
 			return false
 		}
-		if !wait(ctx, 200*time.Millisecond) {
+		if !waits.Sleep(ctx, 200*time.Millisecond) {
 			return false
 		}
 	}

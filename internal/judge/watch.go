@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // watcher judges on the way.
@@ -30,7 +32,7 @@ const (
 
 // watch judges until ctx ends.
 func (r *run) watch(ctx context.Context) {
-	for wait(ctx, watchPause) {
+	for waits.Sleep(ctx, watchPause) {
 		r.watcher.look(ctx)
 	}
 }

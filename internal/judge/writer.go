@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // reconnectPause is the wait before the server is tried again.
@@ -39,11 +41,11 @@ func (w *writer) run(ctx, writing context.Context) {
 	var leave func(context.Context) // withdraws a message of the last transaction
 	for number := 0; ; number++ {
 		p := newPlan(w.seed, w.number, number, w.lanes, w.mood)
-		if !wait(writing, w.pause(&p)) {
+		if !waits.Sleep(writing, w.pause(&p)) {
 			return
 		}
 		for w.connect(ctx) != nil {
-			if !wait(writing, reconnectPause) {
+			if !waits.Sleep(writing, reconnectPause) {
 				return
 			}
 		}
@@ -84,7 +86,7 @@ func (w *writer) transaction(ctx context.Context, p *plan) (leave func(context.C
 		return nil
 	}
 	err = tx.SendBatch(ctx, batch).Close()
-	wait(ctx, p.open) // others commit meanwhile
+	waits.Sleep(ctx, p.open) // others commit meanwhile
 	if err != nil || p.rollback {
 		_ = tx.Rollback(ctx)
 		w.ledger.end(w.number, first, len(rows), rolledBack)
@@ -194,7 +196,7 @@ func (w *writer) lookUp(ctx context.Context, first int, rows []row) {
 				key(w.number, first, rows[0].generation)).Scan(&found)
 		}
 		if err != nil {
-			wait(ctx, reconnectPause)
+			waits.Sleep(ctx, reconnectPause)
 			continue
 		}
 		became := rolledBack
@@ -203,17 +205,5 @@ func (w *writer) lookUp(ctx context.Context, first int, rows []row) {
 		}
 		w.ledger.end(w.number, first, len(rows), became)
 		return
-	}
-}
-
-// wait waits for d and reports whether ctx is still alive.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

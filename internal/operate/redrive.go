@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // Redrive puts dead letters back, to be sent with the same key: each row of
@@ -21,10 +22,8 @@ import (
 func (o *Operator) Redrive(ctx context.Context, ids []int64, tell func(done int)) (done int, err error) {
 	ids = slices.Sorted(slices.Values(ids))
 	for batch := range slices.Chunk(ids, redriveBatch) {
-		if done > 0 {
-			if err := wait(ctx, o.Pause); err != nil {
-				return done, fmt.Errorf("redrive: %w", err)
-			}
+		if done > 0 && !waits.Sleep(ctx, o.Pause) {
+			return done, fmt.Errorf("redrive: %w", context.Cause(ctx))
 		}
 		var n int
 		err := pgx.BeginFunc(ctx, o.conn, func(tx pgx.Tx) (err error) {
@@ -94,16 +93,4 @@ func (o *Operator) redriveOne(ctx context.Context, tx pgx.Tx, id int64) (bool, e
 	}
 	_, err = tx.Exec(ctx, o.in(sqlMove), id, position)
 	return err == nil, err
-}
-
-// wait lasts d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // lookAgain looks at what was in doubt once more, when the relay must have been
@@ -74,7 +75,7 @@ func (v *verifier) pass(ctx context.Context) (bool, error) {
 		passed = func(ctx context.Context) (bool, error) { return v.confirmed(ctx, position) }
 	}
 	for {
-		if !pause(ctx, v.cfg.pause) {
+		if !waits.Sleep(ctx, v.cfg.pause) {
 			return false, context.Cause(ctx)
 		}
 		done, err := passed(ctx)
@@ -123,7 +124,7 @@ func (v *verifier) passedByPolling(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !pause(ctx, max(v.cfg.pause, min(pollPause, v.cfg.Wait/3))) {
+	if !waits.Sleep(ctx, max(v.cfg.pause, min(pollPause, v.cfg.Wait/3))) {
 		return false, context.Cause(ctx)
 	}
 	after, err := v.judge(ctx, v.late)
@@ -164,16 +165,4 @@ func (v *verifier) judge(ctx context.Context, ids []int64) (faults []Fault, err 
 		}
 	}
 	return faults, nil
-}
-
-// pause waits and reports whether ctx lasted that long.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/vital"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // Open takes the lock. It waits while another relay has it, and tries again
@@ -29,7 +29,7 @@ func (s *Source) Open(ctx context.Context) error {
 		err := s.attempt(ctx)
 		s.signs.Note(time.Now(), err)
 		if err == nil {
-			s.retries.reset()
+			s.retries.Reset()
 			s.noted = ""
 			s.enter(vital.Streaming, "")
 			return nil
@@ -45,7 +45,7 @@ func (s *Source) Open(ctx context.Context) error {
 		}
 		wait := s.waitFor(err)
 		s.note(err, wait)
-		if !sleep(ctx, wait) {
+		if !waits.Sleep(ctx, wait) {
 			return ctx.Err()
 		}
 	}
@@ -65,11 +65,11 @@ func (s *Source) waitFor(err error) time.Duration {
 	_, operator := errors.AsType[*OperatorError](err)
 	switch {
 	case objects(err):
-		return around(objectionInterval, 0.1)
+		return waits.Around(objectionInterval, 0.1)
 	case operator:
-		return around(s.config.OperatorRetry, 0.1)
+		return waits.Around(s.config.OperatorRetry, 0.1)
 	}
-	return s.retries.next()
+	return s.retries.Next()
 }
 
 // Examine makes the checks that Open makes before it takes the lock, for those
@@ -219,22 +219,22 @@ func (s *Source) awaitLock(ctx context.Context, conn *pgx.Conn) (slot bool, take
 	for told := false; ; {
 		asked := time.Now()
 		slot, err = s.tryLock(ctx, conn)
-		held, waits := errors.AsType[*heldError](err)
+		held, blocked := errors.AsType[*heldError](err)
 		switch {
 		case err == nil:
 			return slot, asked, nil
 		case ctx.Err() != nil:
 			return slot, asked, ctx.Err()
-		case !waits && !errors.Is(err, errHeld):
+		case !blocked && !errors.Is(err, errHeld):
 			return slot, asked, err
-		case waits && !told:
+		case blocked && !told:
 			told = true
 			s.signs.Note(time.Now(), nil)
 			s.enter(vital.Standby, fmt.Sprintf("pid %d", held.pid))
 			s.log.Info("another relay is at work, standing by", zap.Error(held.kind), zap.Int(fieldHolder, held.pid))
 		}
 		// Often enough to keep the waiting session alive, too.
-		if !sleep(ctx, around(min(s.config.StandbyInterval, s.config.LeaseTimeout/3), 0.5)) {
+		if !waits.Sleep(ctx, waits.Around(min(s.config.StandbyInterval, s.config.LeaseTimeout/3), 0.5)) {
 			return slot, asked, ctx.Err()
 		}
 	}
@@ -267,36 +267,4 @@ func plainConfig(base *pgx.ConnConfig) *pgx.ConnConfig {
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
 	seekPrimary(c)
 	return c
-}
-
-// backoff spreads attempts: each wait is drawn from a range that doubles.
-type backoff struct {
-	least, most time.Duration
-	ceiling     time.Duration // of the last wait; 0 at the beginning
-}
-
-// next draws the next wait, from 0 up to the ceiling, so that relays which lost
-// the server at the same moment do not return together.
-func (b *backoff) next() time.Duration {
-	b.ceiling = min(max(b.least, 2*b.ceiling), b.most)
-	return rand.N(b.ceiling) + 1
-}
-
-func (b *backoff) reset() { b.ceiling = 0 }
-
-// around is d, give or take a part of it.
-func around(d time.Duration, part float64) time.Duration {
-	return time.Duration(float64(d) * (1 + part*(2*rand.Float64()-1)))
-}
-
-// sleep waits and reports whether ctx lasted that long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/vital"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -30,7 +31,7 @@ type Source struct {
 	// Of Open alone.
 	allow    func(ctx context.Context, system string, timeline int32) error
 	announce func(context.Context) error
-	retries  backoff
+	retries  waits.Backoff
 	noted    string // the trouble in the last line of the log
 }
 
@@ -43,7 +44,7 @@ func New(config Config, database, direct *pgx.ConnConfig, log *zap.Logger) *Sour
 		database: plainConfig(database),
 		direct:   leaseConfig(direct, config.LeaseTimeout),
 		log:      log.Named("poll").With(zap.String(fieldSlot, config.Slot)),
-		retries:  backoff{least: config.RetryMin, most: config.RetryMax},
+		retries:  waits.Backoff{Least: config.RetryMin, Most: config.RetryMax},
 	}
 	s.enter(vital.Closed, "")
 	return s
