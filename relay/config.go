@@ -30,7 +30,8 @@ type Config struct {
 	// taking all requests.
 	MaxInFlightPerQueue int `env:"MAX_IN_FLIGHT_PER_QUEUE, default=256"`
 	// WindowMessages is the number of messages that may be in memory without an
-	// outcome. Reading stops while the window is full.
+	// outcome. Reading stops while the window is full. Beside them there may be as
+	// many that come back from the table, with half as many bytes.
 	WindowMessages int `env:"WINDOW_MESSAGES, default=8192"`
 	// WindowBytes is the number of bytes of message text that may be in memory
 	// without an outcome. A single larger message is still taken, alone. With

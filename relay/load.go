@@ -21,16 +21,17 @@ type chunks struct {
 var wholeChunks = chunks{queue: 1000, lane: 100, probe: 100, due: 500}
 
 const (
-	// cacheShare is the part of the window, in messages and in bytes, that rows
-	// of the table may take in memory, beside the live messages. One chunk may go
-	// beyond it.
-	cacheShare = 2
+	// bytesShare is the part of the window's bytes that rows of the table may take
+	// in memory, beside the live messages; of its messages they may take as many as
+	// those. One chunk may go beyond either.
+	bytesShare = 2
 	// aheadTime is how long what is in memory of a draining scope should last, by
 	// the speed at which it drains: long enough that reading is not what draining
 	// waits for, and short because what is in memory cannot be withdrawn.
 	aheadTime = 2 * time.Second
-	// chunksAhead bounds it in chunks of a queue.
-	chunksAhead = 3
+	// chunksAhead bounds it in chunks of a queue. Those count until their outcome is
+	// durable: enough that a slow flush of the server is not what draining waits for.
+	chunksAhead = 6
 	// duePoll is how often rows are looked for whose time has come: also those
 	// that somebody else put there.
 	duePoll = time.Second
@@ -75,7 +76,7 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 	defer r.mu.Unlock()
 	clear(r.gone)
 	clear(r.changed)
-	if r.stopped || len(r.cache) >= r.cfg.WindowMessages/cacheShare || r.cacheBytes >= r.cfg.WindowBytes/cacheShare {
+	if r.stopped || len(r.cache) >= r.cfg.WindowMessages || r.cacheBytes >= r.cfg.WindowBytes/bytesShare {
 		return job{}, false
 	}
 	r.startDraining(now)
@@ -167,7 +168,8 @@ func (r *router) ahead(h *hold) int {
 		return r.chunks.probe / 2
 	}
 	least, _ := r.rooms(h)
-	return max(h.room, least) * 2 / 3
+	room := max(h.room, least)
+	return max(room*2/3, room-r.chunkOf(h))
 }
 
 // rooms are the least and the most rows of a scope that may be in memory.
@@ -420,7 +422,7 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 	var rows []deferredRow
 	var more bool
 	err := s.relay.retry(ctx, func() (err error) {
-		rows, more, err = s.relay.loading.deferred(ctx, j, s.relay.cfg.WindowBytes/cacheShare)
+		rows, more, err = s.relay.loading.deferred(ctx, j, s.relay.cfg.WindowBytes/bytesShare)
 		if !over(ctx) {
 			s.pulses.loader.Note(time.Now(), err)
 		}

@@ -584,7 +584,7 @@ func TestRouter_ReadsAheadBySpeed(t *testing.T) {
 		name  string
 		pause time.Duration // of a request
 		want  int
-	}{{"slow", 50 * time.Millisecond, 100}, {"fast", 100 * time.Microsecond, 3000}} {
+	}{{"slow", 50 * time.Millisecond, 100}, {"fast", 100 * time.Microsecond, 6000}} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(testConfig())
 			r.cfg.WindowMessages = 100_000
