@@ -9,7 +9,6 @@ import (
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
-	"github.com/outbox-relay/outbox-relay/relay/poll"
 )
 
 // doctorFlags are the choices of doctor.
@@ -60,17 +59,23 @@ func newDoctor(p *program) *cobra.Command {
 
 // examine looks with the settings of the relay.
 func (p *program) examine(ctx context.Context, cfg *config.Config, role string) *doctor.Report {
+	visit := doctorConfig(cfg)
+	visit.Role = role
 	// A person without the API key can still look at the database.
-	_, queueErr := config.Load(ctx, p.environment(), config.Queue)
-	var polls *poll.Config
-	if cfg.Polls() {
-		polls = &cfg.Poll
+	_, visit.QueueSettings = config.Load(ctx, p.environment(), config.Queue)
+	return doctor.Run(ctx, visit)
+}
+
+// doctorConfig says where the relay with these settings does its work.
+func doctorConfig(cfg *config.Config) doctor.Config {
+	visit := doctor.Config{
+		Schema: cfg.Schema, Slot: cfg.CDC.Slot, Publication: cfg.CDC.Publication,
+		Database: cfg.Database(), Replication: cfg.Replication(), Queue: cfg.Infrai,
 	}
-	return doctor.Run(ctx, doctor.Config{
-		Poll: polls, Schema: cfg.Schema, Slot: cfg.CDC.Slot, Publication: cfg.CDC.Publication, Role: role,
-		Database: cfg.Database(), Replication: cfg.Replication(),
-		Queue: cfg.Infrai, QueueSettings: queueErr,
-	})
+	if cfg.Polls() {
+		visit.Poll = &cfg.Poll
+	}
+	return visit
 }
 
 func (p *program) printReport(report *doctor.Report, asJSON bool) error {

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/operate"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
@@ -24,6 +25,11 @@ func desk(cfg *config.Config, moving *relay.Relay) admin.Desk {
 				}
 				return do(ctx, operate.New(conn, cfg.Schema))
 			})
+		},
+		Examine: func(ctx context.Context) *doctor.Report {
+			visit := doctorConfig(cfg)
+			visit.LeaveSlot = true
+			return doctor.Run(ctx, visit)
 		},
 	}
 }

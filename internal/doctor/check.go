@@ -249,6 +249,9 @@ func (c *check) finding(ctx context.Context, p *patient, so *Report) finding {
 		case Pass, Warn:
 		}
 	}
+	if ctx.Err() != nil {
+		return skip("the time was up: " + oneLine(context.Cause(ctx)))
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
 	f, err := c.run(ctx, p)
@@ -257,6 +260,8 @@ func (c *check) finding(ctx context.Context, p *patient, so *Report) finding {
 		return f
 	case sqlState(err) == "42501":
 		return skip(oneLine(err) + "; see D28")
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
 	}
 	return finding{status: Fail, observed: "could not look", message: oneLine(err), remedy: "look again"}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
@@ -27,6 +28,11 @@ func (p *patient) connectSQL(ctx context.Context) (*pgx.Conn, error) {
 	config.ConnectTimeout = connectTimeout
 	config.RuntimeParams["application_name"] = "outbox-relay doctor"
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	// A check that takes too long ends on the server as well, and the next one has
+	// its connection. A statement_timeout would be a setting that poolers refuse.
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: closeTimeout}
+	}
 	return pgx.ConnectConfig(ctx, config)
 }
 

@@ -21,6 +21,9 @@ type Config struct {
 	// Role is the relay's role, if an administrator looks for it; empty means the
 	// role of the connections. Its rights are looked up instead of tried.
 	Role string
+	// LeaveSlot keeps the slot from being looked into, for which a relay that wants
+	// it just then would have to wait.
+	LeaveSlot bool
 	// Poll has the settings of poll mode; nil if the relay reads the WAL.
 	Poll *poll.Config
 	// Queue says where the queue is. QueueSettings is what is wrong with that;

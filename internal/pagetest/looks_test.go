@@ -24,6 +24,7 @@ func looksWell(w *scenario.World, b *tab) {
 		if path == "/" {
 			b.sees("#dead", fmt.Sprint(id))
 			b.sees("#verdict .word", "Not ready")
+			b.sees("#doctor", "passed")
 		}
 		for _, width := range []int64{360, 1280} {
 			b.screen(width, 800)

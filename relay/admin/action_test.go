@@ -47,7 +47,8 @@ func servePage(t *testing.T, change func(*admin.Config)) *paged {
 	look := func(context.Context) (any, error) { return nil, context.Canceled }
 	s := admin.New(*cfg, idle, look, zap.New(core))
 	s.AddPage(admin.Desk{
-		State: idle, Counts: func() relay.Counts { return relay.Counts{} },
+		Examine: healthy,
+		State:   idle, Counts: func() relay.Counts { return relay.Counts{} },
 		Operate: func(context.Context, func(context.Context, *operate.Operator) error) error {
 			p.acts.Add(1)
 			return context.Canceled

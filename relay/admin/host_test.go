@@ -25,7 +25,8 @@ func serveOn(t *testing.T, listen string, hosts ...string) (port string) {
 	s := admin.New(*cfg, idle, func(context.Context) (any, error) { return nil, errors.New("no database") }, zap.NewNop())
 	s.Handle("GET /metrics", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }))
 	s.AddPage(admin.Desk{
-		State: idle, Counts: func() relay.Counts { return relay.Counts{} },
+		Examine: healthy,
+		State:   idle, Counts: func() relay.Counts { return relay.Counts{} },
 		Operate: func(context.Context, func(context.Context, *operate.Operator) error) error {
 			return errors.New("no database")
 		},

@@ -13,12 +13,19 @@ const (
 	lookTimeout = 5 * time.Second
 )
 
+// brief is the age of all looks but the doctor's.
+func brief(*sight) time.Duration { return lookAge }
+
 // lookout looks at the database for all who ask. However many they are, there is
-// one look at a time, and the next one not before some seconds have passed: asking
+// one look at a time, and the next one not before some time has passed: asking
 // cannot hurt the database.
 type lookout struct {
-	look  func(context.Context) (any, error)
-	tasks sync.WaitGroup
+	look func(context.Context) (any, error)
+	// age is how old what a look has shown may be and be given again.
+	age func(*sight) time.Duration
+	// timeout bounds a look.
+	timeout time.Duration
+	tasks   sync.WaitGroup
 
 	mu     sync.Mutex
 	last   *sight
@@ -50,18 +57,29 @@ func (l *lookout) get(ctx, life context.Context) (*sight, error) {
 func (l *lookout) current(life context.Context) *sight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last != nil && (!l.last.over() || time.Since(l.last.began) < lookAge) {
+	if l.last != nil && (!l.last.over() || time.Since(l.last.began) < l.age(l.last)) {
 		return l.last
 	}
 	s := &sight{done: make(chan struct{}), began: time.Now()}
 	l.last, l.before = s, l.last
 	l.tasks.Go(func() {
 		defer close(s.done)
-		ctx, cancel := context.WithTimeout(life, lookTimeout)
+		ctx, cancel := context.WithTimeout(life, l.timeout)
 		defer cancel()
 		s.report, s.err = l.look(ctx)
 	})
 	return s
+}
+
+// newest is the last look that is over, without waiting for one under way; nil if
+// there is none.
+func (l *lookout) newest() *sight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last != nil && !l.last.over() {
+		return l.before
+	}
+	return l.last
 }
 
 func (s *sight) over() bool {

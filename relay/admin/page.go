@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/operate"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
@@ -22,6 +23,8 @@ type Desk struct {
 	// Operate connects to the database, lets do act there, and closes the
 	// connection again.
 	Operate func(ctx context.Context, do func(context.Context, *operate.Operator) error) error
+	// Examine makes the doctor's checks.
+	Examine func(context.Context) *doctor.Report
 }
 
 //go:embed templates static
@@ -35,6 +38,7 @@ type page struct {
 	templates *template.Template
 	history   history
 	board     lookout // what only the page wants to know of the database
+	visits    lookout // those of the doctor
 	keys      *keyring
 	places    chan struct{} // for those who work in the database, who are few at a time
 }
@@ -50,7 +54,8 @@ func (s *Server) AddPage(desk Desk) {
 		keys: newKeyring(&s.cfg), places: make(chan struct{}, mostPlaces),
 		templates: template.Must(template.New("").Funcs(formats).ParseFS(files, "templates/*.html")),
 	}
-	p.board.look = p.readBoard
+	p.board = lookout{look: p.readBoard, age: brief, timeout: lookTimeout}
+	p.visits = lookout{look: p.examine, age: untilVisit, timeout: visitTimeout}
 	s.Handle("GET /static/{name}", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, files, "static/"+r.PathValue("name"))
 	})))
@@ -104,6 +109,7 @@ func (p *page) render(w http.ResponseWriter, status int, name string, view any) 
 // record takes a sample for the charts in regular intervals until ctx ends.
 func (p *page) record(ctx context.Context) {
 	defer p.board.tasks.Wait()
+	defer p.visits.tasks.Wait()
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
 	for n := 0; ; n++ {

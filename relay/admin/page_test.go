@@ -29,7 +29,8 @@ func show(t *testing.T, state relay.State, report *status.Report) string {
 	}
 	s := admin.New(*defaults(), read, look, zap.NewNop())
 	s.AddPage(admin.Desk{
-		State: read, Counts: func() relay.Counts { return relay.Counts{} },
+		Examine: healthy,
+		State:   read, Counts: func() relay.Counts { return relay.Counts{} },
 		Operate: func(context.Context, func(context.Context, *operate.Operator) error) error {
 			return errors.New("no database")
 		},

@@ -103,21 +103,15 @@ func (s *sample) see(report *status.Report) {
 	}
 }
 
-// latest is the report of the last look, without waiting for one under way; nil if
-// there is none, or an old one only.
+// latest is the report of the last look that is over; nil if there is none, or an
+// old one only.
 func (l *lookout) latest(now time.Time) *status.Report {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range []*sight{l.last, l.before} {
-		if s == nil || !s.over() {
-			continue
-		}
-		if report, _ := s.report.(*status.Report); s.err == nil && now.Sub(s.began) <= reportAge {
-			return report
-		}
+	s := l.newest()
+	if s == nil || s.err != nil || now.Sub(s.began) > reportAge {
 		return nil
 	}
-	return nil
+	report, _ := s.report.(*status.Report)
+	return report
 }
 
 func dispatched(c *relay.Counts) (n uint64) {

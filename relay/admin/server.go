@@ -41,7 +41,7 @@ type Server struct {
 // database what /status shows of it; what it returns becomes JSON. It does not
 // listen yet.
 func New(cfg Config, state func() relay.State, look func(context.Context) (any, error), log *zap.Logger) *Server {
-	s := &Server{cfg: cfg, log: log.Named("admin"), mux: http.NewServeMux(), lookout: lookout{look: look}}
+	s := &Server{cfg: cfg, log: log.Named("admin"), mux: http.NewServeMux(), lookout: lookout{look: look, age: brief, timeout: lookTimeout}}
 	s.Handle("GET /livez", s.health(func() Verdict {
 		now := state()
 		return Live(&s.cfg, &now)

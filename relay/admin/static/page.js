@@ -46,6 +46,20 @@
     }
   }
 
+  // What mends a fault goes to the clipboard, or is selected where the browser has
+  // none for pages that do not come by TLS. The next renewal takes the word back.
+  async function copy(button) {
+    const text = button.parentElement.querySelector("pre");
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+    } catch {
+      window.getSelection().selectAllChildren(text);
+    }
+  }
+  main.addEventListener("click", (event) => { if (event.target.matches(".copy")) copy(event.target); });
+  document.documentElement.classList.add("script");
+
   async function watch() {
     for (;;) {
       await new Promise((done) => setTimeout(done, pause));
