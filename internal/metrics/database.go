@@ -116,7 +116,7 @@ func slot(to sink, f *status.Figures) {
 	}
 	to.states(famSlotStatus, s.WALStatus, walStates)
 	to.flag(famSlotActive, s.Active)
-	if since := f.SlotInactiveSince; since != nil && !s.Active {
+	if since := f.Replication.InactiveSince; since != nil && !s.Active {
 		to.put(famSlotInactive, age(f.At, since))
 	}
 	known(to, famRetainedWAL, s.RetainedBytes)

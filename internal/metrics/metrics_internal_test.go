@@ -91,7 +91,7 @@ func busy() *fakeRelay {
 // figures are what Postgres may know.
 func figures() *status.Figures {
 	f := &status.Figures{
-		WrittenBytes: 5 << 30, SlotInactiveSince: before(60),
+		WrittenBytes: 5 << 30, Replication: status.SlotFigures{InactiveSince: before(60)},
 		DeadLetterReasons:    []status.ReasonCount{{Reason: "refused", Count: 2}, {Reason: "by hand", Count: 1}},
 		OldestUnknownSeconds: new(120.0),
 		Tables:               []status.Table{{Name: "messages", Bytes: 8192, DeadRows: 3}},
@@ -216,7 +216,7 @@ func TestMetrics_TellWhatPostgresKnew(t *testing.T) {
 func TestMetrics_LeaveOutWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	f := figures()
-	f.Slot.SafeBytes, f.Slot.LimitBytes, f.SlotInactiveSince = nil, nil, nil
+	f.Slot.SafeBytes, f.Slot.LimitBytes, f.Replication.InactiveSince = nil, nil, nil
 	m := of(busy()).withFigures(f)
 	seen := *m.watch.last()
 	seen.timeToLoss = nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -15,8 +14,9 @@ type Figures struct {
 	// WrittenBytes is how much WAL the server has ever written, by the position of
 	// its end.
 	WrittenBytes int64
-	// SlotInactiveSince is known from Postgres 17 on.
-	SlotInactiveSince *time.Time
+	Replication  SlotFigures
+	// Writers are known from Postgres 18 on; nil before.
+	Writers []Writer
 	// DeadLetterReasons counts the dead letters that need a person.
 	DeadLetterReasons []ReasonCount
 	// OldestUnknownSeconds is how long ago the first request for a deferred message
@@ -60,7 +60,14 @@ func (f *Figures) read(ctx context.Context, tx pgx.Tx, schema string) error {
 	in := func(sql string) string {
 		return strings.ReplaceAll(sql, "outbox.", pgx.Identifier{schema}.Sanitize()+".")
 	}
-	if err := tx.QueryRow(ctx, sqlFigures, f.slotName).Scan(&f.WrittenBytes, &f.SlotInactiveSince); err != nil {
+	if err := tx.QueryRow(ctx, sqlWritten).Scan(&f.WrittenBytes); err != nil {
+		return err
+	}
+	if err := f.Replication.read(ctx, tx, f.slotName); err != nil {
+		return err
+	}
+	var err error
+	if f.Writers, err = readWriters(ctx, tx, f.slotName); err != nil {
 		return err
 	}
 	if err := tx.QueryRow(ctx, in(sqlOldestUnknown), Bound).Scan(&f.OldestUnknownSeconds); err != nil {
@@ -80,10 +87,7 @@ func (f *Figures) read(ctx context.Context, tx pgx.Tx, schema string) error {
 	return err
 }
 
-const sqlFigures = `
-select pg_wal_lsn_diff(here.lsn, '0/0')::bigint,
-	(select (to_jsonb(s) ->> 'inactive_since')::timestamptz from pg_replication_slots s where s.slot_name = $1)
-from ` + sqlHere
+const sqlWritten = `select pg_wal_lsn_diff(here.lsn, '0/0')::bigint from ` + sqlHere
 
 const sqlOldestUnknown = `
 select extract(epoch from clock_timestamp() - min(unknown_since))::float8

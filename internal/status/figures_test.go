@@ -24,7 +24,7 @@ func (b bundle) figures(t *testing.T) *status.Figures {
 func TestReadFigures_BeforeTheFirstStart(t *testing.T) {
 	t.Parallel()
 	f := setup(t).figures(t)
-	if f.WrittenBytes == 0 || f.SlotInactiveSince != nil || len(f.DeadLetterReasons) != 0 || f.OldestUnknownSeconds != nil {
+	if f.WrittenBytes == 0 || f.Replication != (status.SlotFigures{}) || len(f.DeadLetterReasons) != 0 || f.OldestUnknownSeconds != nil {
 		t.Errorf("got %+v", f)
 	}
 }
