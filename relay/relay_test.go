@@ -641,6 +641,20 @@ func TestPromise4_SweepFindsWhatTheStreamDidNotShow(t *testing.T) {
 	b.awaitCount(0, `select count(*) from outbox.deferred`)
 }
 
+// A pass over a large table has several pages, and several rounds if much is hidden.
+func TestPromise4_SweepGoesThroughALargeTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.SweepInterval = time.Hour // one pass is enough
+	b.source.position = "FFFFFFFF/0"
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, payload) select 'k' || i, 'q', '{}' from generate_series(1, 50000) i`)
+	b.exec(`insert into outbox.dispatched (message_id, attempts) select id, 1 from outbox.messages where id % 4 <> 0`)
+	b.start(&accept{})
+	b.awaitCount(50_000, countDispatched)
+	b.awaitCount(0, `select count(*) from outbox.deferred`)
+}
+
 // The sweep must not take what is on its way for lost.
 func TestPromise4_SweepLeavesAloneWhatIsOnItsWay(t *testing.T) {
 	t.Parallel()

@@ -20,15 +20,23 @@ import (
 // the reason recovered, and it is an alarm.
 //
 // Looking at the whole table every minute would be too much, so a floor moves up
-// behind the messages that are settled. Numbers are given out before commits, in
+// behind the messages that are settled. The first pass, which begins with the first
+// message, and all others go page by page, each in a snapshot of its own: on a large
+// table a pass takes minutes, and no statement of it keeps vacuum waiting.
+// Numbers are given out before commits, in
 // no order, so the floor may pass a number only when no transaction that could
 // still commit a lower one is open. An INSERT takes its lock on the table before
 // its number: the floor moves up to the last number once those are gone that had
 // the lock when it was read.
 
 const (
-	// sweepChunk is the number of candidates of one round.
+	// sweepPage is the number of messages that one statement looks at.
+	sweepPage = 20_000
+	// sweepChunk is the number of candidates after which a round looks no further.
 	sweepChunk = 10_000
+	// sweepPatience is how long the first pass waits for the writers of its mark:
+	// without that the second one had to look at everything once more.
+	sweepPatience = 2 * time.Second
 	// sweepAgain is the wait after a round that failed.
 	sweepAgain = 10 * time.Second
 	// sweepPause is the wait between two looks at the confirmed flush.
@@ -39,9 +47,17 @@ const (
 type sweeper struct {
 	store *store
 	log   *zap.Logger
-	floor int64 // every id up to this one has an outcome, or never existed
-	mark  mark  // taken in an earlier round, for the next floor
-	again bool  // numbers begin again, and that was told
+	turn  func() // called with every page
+	floor int64  // every id up to this one has an outcome, or never existed
+	mark  mark   // taken in an earlier pass, for the next floor
+	pass  pass   // the one under way; zero between two
+	again bool   // numbers begin again, and that was told
+}
+
+// pass is one way through the table, from the floor to the last message.
+type pass struct {
+	last  int64 // the last message that was looked at
+	floor int64 // what the floor may be once all candidates have an outcome
 }
 
 // mark is a number that was given out, and who may still commit one up to it.
@@ -50,12 +66,12 @@ type mark struct {
 	writers []string
 }
 
-// round is one look at the table.
+// round is one look at the table, a pass or a part of it.
 type round struct {
+	pass
 	position   string  // the end of the WAL after the look
-	floor      int64   // what the floor may be once all candidates have an outcome
 	candidates []int64 // visible messages without outcome
-	more       bool    // there may be more candidates than these
+	more       bool    // the pass has not come to its end
 }
 
 // sweepAll sweeps until ctx ends.
@@ -63,7 +79,7 @@ func (s *session) sweepAll(ctx context.Context) error {
 	if s.relay.cfg.Polls {
 		return nil
 	}
-	sweeper := &sweeper{store: s.relay.sweeping, log: s.log}
+	sweeper := &sweeper{store: s.relay.sweeping, log: s.log, turn: func() { s.pulses.sweep.Turn(time.Now()) }}
 	for {
 		wait := s.relay.cfg.SweepInterval
 		s.pulses.sweep.Begin(time.Now())
@@ -108,8 +124,9 @@ func (s *session) sweepOnce(ctx context.Context, w *sweeper) (more bool, err err
 		s.log.Error("messages recovered that the stream did not show", zap.Int64(keyMessages, recovered))
 		signal(s.router.load)
 	}
+	w.pass = r.pass
 	if !r.more {
-		w.floor = max(w.floor, r.floor)
+		w.floor, w.pass = max(w.floor, r.floor), pass{}
 	}
 	return r.more, nil
 }
@@ -148,28 +165,53 @@ func (s *session) passed(ctx context.Context, position string) error {
 	}
 }
 
-// look collects the candidates. If nobody can commit a number any more up to an
-// earlier mark, before the look, then the look has seen everything up to that.
+// look goes on with the pass, or begins one, until there are enough candidates.
 func (w *sweeper) look(ctx context.Context) (r round, err error) {
+	r.pass, r.more = w.pass, true
+	if r.pass == (pass{}) {
+		r.last = w.floor
+		if r.floor, err = w.mayRise(ctx); err != nil {
+			return round{}, fmt.Errorf("look for messages without outcome: %w", err)
+		}
+	}
+	for r.more && len(r.candidates) < sweepChunk {
+		if err := w.page(ctx, &r); err != nil {
+			return round{}, fmt.Errorf("look for messages without outcome: %w", err)
+		}
+		w.turn()
+	}
 	err = w.store.with(ctx, func(conn *pgx.Conn) error {
-		if r.floor, err = w.settled(ctx, conn); err != nil {
-			return err
-		}
-		rows, err := conn.Query(ctx, w.store.sql.candidates, w.floor, sweepChunk)
-		if err != nil {
-			return err
-		}
-		r.candidates, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-		r.more = len(r.candidates) == sweepChunk
-		if err != nil {
-			return err
-		}
 		return conn.QueryRow(ctx, `select pg_current_wal_insert_lsn()::text`).Scan(&r.position)
 	})
-	if err != nil {
-		return round{}, fmt.Errorf("look for messages without outcome: %w", err)
+	return r, err
+}
+
+// page looks at the next messages.
+func (w *sweeper) page(ctx context.Context, r *round) error {
+	var found []int64
+	err := w.store.with(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, w.store.sql.candidates, r.last, sweepPage).Scan(&found, &r.last, &r.more)
+	})
+	r.candidates = append(r.candidates, found...)
+	return err
+}
+
+// mayRise returns where the floor may be after a pass that begins now. If nobody can
+// commit a number any more up to an earlier mark, before the pass, then the pass sees
+// everything up to that.
+func (w *sweeper) mayRise(ctx context.Context) (floor int64, err error) {
+	for deadline := time.Now().Add(sweepPatience); ; {
+		err = w.store.with(ctx, func(conn *pgx.Conn) error {
+			floor, err = w.settled(ctx, conn)
+			return err
+		})
+		if err != nil || floor > 0 || w.floor > 0 || w.mark.last == 0 || time.Now().After(deadline) {
+			return floor, err
+		}
+		if !sleep(ctx, sweepPause) {
+			return 0, ctx.Err()
+		}
 	}
-	return r, nil
 }
 
 // settled returns the number of the last mark if its writers are gone, and takes
@@ -231,14 +273,22 @@ const sqlWritersOpen = `
 select exists (select from pg_locks l where l.virtualtransaction = any ($1::text[]))
 	or exists (select from pg_prepared_xacts p where p.database = current_database())`
 
-// Reads the primary key of messages above the floor, next to those of the outcomes.
+// Reads a part of the primary key of messages, and the same part of those of the
+// outcomes. A set operation, because the relay's connections join by single look-ups,
+// which take ten times as long. Says which messages are open, which is the last one of
+// the page, and whether the page is full.
 const sqlCandidates = `
-select m.id from outbox.messages m
-where m.id > $1
-	and not exists (select from outbox.dispatched d where d.message_id = m.id)
-	and not exists (select from outbox.dead_letters d where d.message_id = m.id)
-	and not exists (select from outbox.deferred d where d.message_id = m.id)
-order by m.id limit $2`
+with page as materialized (
+	select m.id from outbox.messages m where m.id > $1 order by m.id limit $2
+), bound as materialized (
+	select coalesce(max(id), $1) as last, count(*) = $2 as filled from page
+), open as (
+	select id from page
+	except select message_id from outbox.dispatched where message_id > $1 and message_id <= (select last from bound)
+	except select message_id from outbox.dead_letters where message_id > $1 and message_id <= (select last from bound)
+	except select message_id from outbox.deferred where message_id > $1 and message_id <= (select last from bound)
+)
+select (select coalesce(array_agg(id order by id), '{}') from open), last, filled from bound`
 
 // Only under our epoch: another relay looks for itself.
 const sqlRecover = `
