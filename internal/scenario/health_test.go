@@ -32,10 +32,15 @@ type patient struct {
 	url string
 }
 
+func patientOf(t *testing.T, p *relaybin.Process) *patient {
+	t.Helper()
+	return &patient{t: t, url: "http://" + p.AwaitLog(t, "admin server listens").Fields["address"].(string)}
+}
+
 // examine starts to look after a relay that has been started.
 func examine(t *testing.T, p *relaybin.Process) *patient {
 	t.Helper()
-	h := &patient{t: t, url: "http://" + p.AwaitLog(t, "admin server listens").Fields["address"].(string)}
+	h := patientOf(t, p)
 	ctx, stop := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() { h.staysAlive(ctx) })

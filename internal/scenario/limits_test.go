@@ -125,14 +125,15 @@ func told(t *testing.T, p *relaybin.Process, texts ...string) {
 	})
 }
 
-// calm looks for some seconds how often the server is asked for a connection.
+// calm looks for some seconds how often the server is asked for a connection. An
+// attempt takes two, and the first few come quickly; a busy loop has hundreds.
 func calm(t *testing.T, cluster *pgtest.Cluster) {
 	t.Helper()
 	const span = 2 * time.Second
 	asked := func() int { return strings.Count(logText(t, cluster), "connection received") }
 	before := asked()
 	scenario.Throughout(t, span, func() error { return nil })
-	if n := asked() - before; n > 4*int(span/time.Second) {
+	if n := asked() - before; n > 10+4*int(span/time.Second) {
 		t.Errorf("%d connections in %s", n, span)
 	}
 }

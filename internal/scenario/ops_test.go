@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,6 +9,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/relaybin"
@@ -213,12 +217,75 @@ func TestOPS08_TheSecondWaitsAndTakesOver(t *testing.T) {
 	}
 }
 
+// OPS-08: a relay that stands by writes nothing and sends nothing, however often
+// it would look through the table: what it would find there is on its way. The
+// slot is in the hands of a reader that is no relay and does not get on.
+func TestOPS08_AStandbyDoesNothing(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(hasty).With(map[string]string{"RELAY_STANDBY_INTERVAL": "50ms", "RELAY_RETENTION": "1h"})
+	p := process(t, w, nil)
+	w.Insert(scenario.Batch("before", 10, "a", "")...)
+	w.Settle()
+	w.Exec(`update outbox.dispatched set dispatched_at = now() - interval '1 day'`)
+	terminate(t, p)
+	p.AwaitExit(t, 0)
+	release := holdSlot(t, w)
+	p = relaybin.Run(t, w.Env, "run")
+	p.AwaitLog(t, "slot is held by another session, standing by")
+	w.Insert(scenario.Batch("waiting", 10, "a", "")...)
+	state := func() (rows string) {
+		err := w.Conn.QueryRow(t.Context(), `select concat_ws(' ', (select count(*) from outbox.messages), (select count(*) from outbox.dispatched),
+			(select count(*) from outbox.deferred), (select count(*) from outbox.dead_letters), (select array_agg(r) from outbox.relays r))`).Scan(&rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	before := state()
+	scenario.Throughout(t, 4*time.Second, func() error {
+		if now := state(); now != before {
+			return fmt.Errorf("a standby wrote: %s, before %s", now, before)
+		}
+		if n := w.Requests("waiting-0"); n != 0 {
+			return fmt.Errorf("a standby sent a message")
+		}
+		return nil
+	})
+	release()
+	w.AwaitAccepted()
+	w.Order()
+	w.Same()
+}
+
+// holdSlot reads from the world's slot and confirms nothing.
+func holdSlot(t *testing.T, w *scenario.World) (release func()) {
+	t.Helper()
+	config, err := pgconn.ParseConfig(w.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RuntimeParams["replication"], config.RuntimeParams["wal_sender_timeout"] = "database", "0"
+	conn, err := pgconn.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = func() { _ = conn.Close(context.Background()) }
+	t.Cleanup(release)
+	err = pglogrepl.StartReplication(t.Context(), conn, w.Env["RELAY_SLOT"], 0, pglogrepl.StartReplicationOptions{
+		PluginArgs: []string{"proto_version '1'", "publication_names 'outbox_relay'"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
 // OPS-08: two relays that start at the same moment never both publish.
 func TestOPS08_BothStartAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t).With(map[string]string{"RELAY_STANDBY_INTERVAL": "50ms"})
 	var last int64
-	for round := range 10 {
+	for round := range 20 {
 		relays := []*scenario.Relay{w.Start(), w.Start()}
 		w.Insert(scenario.Batch(fmt.Sprintf("m%d", round), 50, "a", "b", "")...)
 		w.AwaitAccepted()

@@ -56,9 +56,14 @@ func TestOPS03_Rights(t *testing.T) {
 	}
 	refusedAtTheStart(t, w, as("login_only"), "permission denied", "grant")
 	refusedAtTheStart(t, w, as("replicates"), "permission denied", "grant")
+	config := w.Conn.Config()
+	refuse(t, cluster, w, "login_only")
+	stream := maps.Clone(w.Env)
+	stream["RELAY_REPLICATION_URL"] = as("login_only")["DATABASE_URL"]
+	refusedAtTheStart(t, w, stream, "pg_hba.conf", "login_only", strings.ToLower(config.Database), "the word replication")
 
 	var grants strings.Builder
-	err := schema.Grants(&grants, schema.GrantsConfig{Schema: "outbox", Database: w.Conn.Config().Database, Relay: relayRole})
+	err := schema.Grants(&grants, schema.GrantsConfig{Schema: "outbox", Database: config.Database, Relay: relayRole})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,4 +74,18 @@ func TestOPS03_Rights(t *testing.T) {
 	w.Insert(scenario.Batch("m", 30, "a", "b", "")...)
 	process(t, w, nil)
 	w.Settle()
+
+	// OPS-10: nor does it take a heartbeat, or a right for one, to let WAL go that
+	// others write.
+	for range 4 {
+		w.Exec(`select pg_logical_emit_message(false, 'noise', repeat('x', 1000000))`)
+	}
+	w.AwaitSlot()
+}
+
+// refuse has pg_hba.conf reject a role, in its first line.
+func refuse(t *testing.T, cluster *pgtest.Cluster, w *scenario.World, role string) {
+	t.Helper()
+	firstHBA(t, cluster, "host all "+role+" 127.0.0.1/32 reject")
+	w.Exec(`select pg_reload_conf()`)
 }

@@ -29,15 +29,7 @@ func asRelay(t *testing.T, cluster *pgtest.Cluster, w *scenario.World, password 
 	w.Exec(grants.String())
 	w.Exec(fmt.Sprintf("alter role %s login password '%s'", relayRole, password))
 
-	file := filepath.Join(filepath.Dir(cluster.LogFile()), "data", "pg_hba.conf")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The first line that fits counts; those of the rig trust everybody.
-	if err := os.WriteFile(file, []byte(strings.Join(hba, "\n")+"\n"+string(text)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	firstHBA(t, cluster, hba...)
 	w.Exec(`select pg_reload_conf()`)
 
 	address, err := url.Parse(w.URL)
@@ -46,6 +38,20 @@ func asRelay(t *testing.T, cluster *pgtest.Cluster, w *scenario.World, password 
 	}
 	address.User = url.User(relayRole)
 	w.Env["DATABASE_URL"] = address.String()
+}
+
+// firstHBA puts lines before those of pg_hba.conf: the first one that fits counts,
+// and those of the rig trust everybody.
+func firstHBA(t *testing.T, cluster *pgtest.Cluster, lines ...string) {
+	t.Helper()
+	file := filepath.Join(filepath.Dir(cluster.LogFile()), "data", "pg_hba.conf")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"+string(text)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // terminateBackends ends the relay's connections that fit a condition on

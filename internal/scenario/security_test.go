@@ -24,9 +24,9 @@ import (
 // it may be seen either.
 const password = `S3cr%zz:@/pw`
 
-var pieces = []string{"S3cr", "zz:@", "@/pw", "key-for-no-eyes"}
+var pieces = []string{"S3cr", "zz:@", "@/pw", "key-for-no-eyes", marker}
 
-// tellsNothing fails when a text holds a piece of a secret.
+// tellsNothing fails when a text holds a piece of a secret, or a payload.
 func tellsNothing(t *testing.T, what, text string) {
 	t.Helper()
 	for _, piece := range pieces {
@@ -39,8 +39,9 @@ func tellsNothing(t *testing.T, what, text string) {
 // output is all that a program wrote.
 func output(p *relaybin.Process) string { return p.Stdout() + p.Log().Text() }
 
-// SEC-01: a relay at work, with a server and a queue that refuse, tells no
-// secrets in its log at any level, in its process title, or on the server.
+// SEC-01, SEC-05: a relay at work, with a server and a queue that refuse, tells no
+// secrets and no payloads in its log at any level, on its page, in its health and
+// its metrics, in its process title, or on the server.
 func TestSEC01_ARelayAtWorkTellsNoSecrets(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t).With(quick)
@@ -52,9 +53,27 @@ func TestSEC01_ARelayAtWorkTellsNoSecrets(t *testing.T) {
 	w.Env["DATABASE_URL"], w.Env["INFRAI_API_KEY"] = address.String(), "key-for-no-eyes"
 	w.Fault(emulator.Fault{Key: "m-1", Status: http.StatusUnauthorized, Count: 2, Body: emulator.BodyEcho})
 	w.Fault(emulator.Fault{Key: "m-2", Status: http.StatusInternalServerError, Count: 2, Body: emulator.BodyEcho})
+	w.Fault(emulator.Fault{Key: "refused", Status: http.StatusBadRequest, Body: emulator.BodyEcho})
 	p := process(t, w, nil)
-	w.Insert(scenario.Batch("m", 10)...)
+	messages := scenario.Batch("m", 10)
+	for i := range messages {
+		messages[i].Payload = fmt.Sprintf(`{"name":%q}`, marker)
+	}
+	w.Insert(messages...)
+	if err := scenario.Write(t.Context(), w.Conn, scenario.Message{Key: "refused", Payload: messages[0].Payload}); err != nil {
+		t.Fatal(err)
+	}
+	w.Forget("refused")
 	w.Settle()
+	p.AwaitLog(t, "dead letter")
+	h := patientOf(t, p)
+	for _, path := range []string{"/", "/livez", "/readyz", "/status", "/metrics"} {
+		status, body, err := h.ask(t.Context(), path)
+		if err != nil || status >= http.StatusInternalServerError || body == "" {
+			t.Errorf("%s: %d, %v, %d bytes", path, status, err, len(body))
+		}
+		tellsNothing(t, path, body)
+	}
 	var seen string
 	err = w.Conn.QueryRow(t.Context(), `select string_agg(a::text, ' ') from pg_stat_activity a where datname = current_database()`).Scan(&seen)
 	if err != nil {
