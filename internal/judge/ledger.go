@@ -29,6 +29,7 @@ type row struct {
 	first      moment // its first acceptance
 	answered   moment // the last time that the queue said yes and nothing kept that back
 	gone       moment // it was withdrawn
+	behind     uint32 // how many messages its queue had taken by then
 	fill       uint16
 	state      state
 	generation uint8 // of sick messages, which the queue refuses for a while; 0 is well
@@ -72,9 +73,10 @@ type ledger struct {
 	mu      sync.Mutex
 	writers [][]row
 	lanes   []lane
-	healed  uint8  // sick messages up to this generation are accepted
-	old     []int  // for each writer: what is before needs nothing any more
-	marks   []name // accepted, and not known to be marked
+	taken   [8]uint32 // by queue, how many messages it has accepted
+	healed  uint8     // sick messages up to this generation are accepted
+	old     []int     // for each writer: what is before needs nothing any more
+	marks   []name    // accepted, and not known to be marked
 	repeats []repeat
 	cases   []string // keys of which the history should be told
 }
@@ -176,7 +178,8 @@ func (l *ledger) kept(n name) {
 func (l *ledger) withdraw(n name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.at(n).state, l.at(n).gone = withdrawn, l.report.moment(time.Now())
+	r := l.at(n)
+	r.state, r.gone, r.behind = withdrawn, l.report.moment(time.Now()), l.taken[r.queue]
 }
 
 // heal notes that the queue takes the sick messages of a generation from now on,

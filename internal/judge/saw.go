@@ -60,6 +60,7 @@ func (l *ledger) accept(r *row, e *emulator.Entry, at moment) {
 		l.judgeWithdrawn(r, e.Key, at)
 	}
 	l.unblock(r)
+	l.taken[r.queue]++
 	r.accepted, r.first = place(e), max(1, at)
 }
 

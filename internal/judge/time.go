@@ -12,6 +12,11 @@ const (
 	withdrawal  = 10 * time.Second // until what is in memory of a deleted message is gone
 )
 
+// inHands is the number of messages of a queue that a relay may have in memory,
+// and not sent yet, however slowly they go: it reads ahead a hundred, and a chunk
+// of a hundred when half of them are left.
+const inHands = 200
+
 // scaled is a bound of this run.
 func (l *ledger) scaled(d time.Duration) moment {
 	return milliseconds(time.Duration(l.report.slack() * float64(d)))
@@ -32,6 +37,8 @@ func (l *ledger) judgeWithdrawn(r *row, key string, at moment) {
 	switch {
 	case l.history.crashed(r.ended-l.scaled(recovery), at):
 		l.report.count(&l.report.Withdrawals.AfterCrash)
+	case l.taken[r.queue]-r.behind < inHands:
+		l.report.count(&l.report.Withdrawals.UnderWay)
 	case l.history.longestCalm(marking|requests, r.gone, at) < l.scaled(withdrawal)+2*l.history.stood(r.gone, at):
 		l.report.count(&l.report.Withdrawals.UnderWay)
 	default:

@@ -30,6 +30,7 @@ func TestLedger_FindsWithdrawn(t *testing.T) {
 	}{
 		"at once":              {"", 21_000, func(*ledger) {}},
 		"late":                 {"withdrawn", 31_000, func(*ledger) {}},
+		"of a slow queue":      {"", 31_000, func(l *ledger) { l.taken[l.writers[0][0].queue] -= 2 * inHands }},
 		"after a frozen relay": {"", 31_000, func(l *ledger) { disturb(l, processes, 20_500, 30_500) }},
 		"after a short one":    {"withdrawn", 45_000, func(l *ledger) { disturb(l, processes, 20_500, 30_500) }},
 		"after a crash": {"", 45_000, func(l *ledger) {
@@ -42,6 +43,7 @@ func TestLedger_FindsWithdrawn(t *testing.T) {
 			l := story(t)
 			l.withdraw(name0(0))
 			l.writers[0][0].gone = 20_000
+			l.taken[l.writers[0][0].queue] += 2 * inHands
 			c.prepare(l)
 			l.saw(at(l, c.accepted, request("w0-0", 1)))
 			want(t, l, c.want)
