@@ -61,7 +61,7 @@
 //
 // # Rights
 //
-// [Grants] writes the SQL for four roles: an owner for the migrations,
-// applications, the relay, and monitoring. The relay needs no superuser, owns
+// [Grants] writes the SQL for five roles: an owner for the migrations,
+// applications, the relay, monitoring, and operators. The relay needs no superuser, owns
 // nothing, and cannot change a message.
 package schema

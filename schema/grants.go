@@ -21,6 +21,7 @@ const (
 	DefaultApplication = "outbox_app"
 	DefaultRelay       = "outbox_relay"
 	DefaultMonitoring  = "outbox_monitor"
+	DefaultOperator    = "outbox_operator"
 )
 
 // The parts of what [Grants] prints.
@@ -40,9 +41,10 @@ type GrantsConfig struct {
 	Database string
 
 	// Owner applies the migrations and owns what they make. Application is for
-	// granting to the roles of applications. Relay and Monitoring log in. A
-	// role without a name is left out; one that exists is used as it is.
-	Owner, Application, Relay, Monitoring string
+	// granting to the roles of applications, Operator to those of people. Relay and
+	// Monitoring log in. A role without a name is left out; one that exists is used
+	// as it is.
+	Owner, Application, Relay, Monitoring, Operator string
 
 	// Vendor is how the relay's role gets the right to replicate: empty for the
 	// role attribute, "rds" for the role that stands for it on Amazon RDS and
@@ -79,7 +81,7 @@ type newRole struct{ Name, Role, Login string }
 func (c GrantsConfig) roles() []newRole {
 	var roles []newRole
 	for _, r := range []struct{ name, login string }{
-		{c.Owner, "nologin"}, {c.Application, "nologin"}, {c.Relay, "login"}, {c.Monitoring, "login"},
+		{c.Owner, "nologin"}, {c.Application, "nologin"}, {c.Relay, "login"}, {c.Monitoring, "login"}, {c.Operator, "nologin"},
 	} {
 		if r.name != "" {
 			roles = append(roles, newRole{Name: r.name, Role: quote(r.name), Login: r.login})
@@ -114,13 +116,13 @@ func (c GrantsConfig) render(text string) string {
 		return quote(name)
 	}
 	names := struct {
-		Schema, Database, Owner, Application, Relay, Monitoring, Vendor string
+		Schema, Database, Owner, Application, Relay, Monitoring, Operator, Vendor string
 
 		Poll bool
 		New  []newRole
 	}{
 		quote(c.Schema), quote(c.Database),
-		quoteOptional(c.Owner), quoteOptional(c.Application), quoteOptional(c.Relay), quoteOptional(c.Monitoring), c.Vendor,
+		quoteOptional(c.Owner), quoteOptional(c.Application), quoteOptional(c.Relay), quoteOptional(c.Monitoring), quoteOptional(c.Operator), c.Vendor,
 		c.Poll, c.roles(),
 	}
 	var rendered strings.Builder

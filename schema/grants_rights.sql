@@ -27,6 +27,8 @@ grant select, insert, update on {{$.Schema}}.relays to {{.}};
 grant select, insert, update, delete on {{$.Schema}}.envelopes to {{.}};
 grant select on {{$.Schema}}.queues, {{$.Schema}}.message_status, {{$.Schema}}.schema_version to {{.}};
 grant select (ctid, expires_at), update (claimed_at), delete on {{$.Schema}}.claims to {{.}};
+-- For the buttons of its page: to pause a queue, and no other setting.
+grant insert (queue, paused), update (paused) on {{$.Schema}}.queues to {{.}};
 grant execute on function {{$.Schema}}.record_position(text, bigint, pg_lsn) to {{.}};
 {{- end}}
 {{- with .Monitoring}}
@@ -36,6 +38,16 @@ grant usage on schema {{$.Schema}} to {{.}};
 grant select on {{$.Schema}}.message_status, {{$.Schema}}.dispatched, {{$.Schema}}.deferred, {{$.Schema}}.dead_letters,
 	{{$.Schema}}.withdrawn, {{$.Schema}}.queues, {{$.Schema}}.envelopes, {{$.Schema}}.relays, {{$.Schema}}.schema_version to {{.}};
 grant select (expires_at) on {{$.Schema}}.claims to {{.}};
+{{- end}}
+{{- with .Operator}}
+-- Operators see what monitoring does, redrive and discard dead letters, end the wait
+-- of deferred messages, and write the settings of queues. They read no payloads.
+grant usage on schema {{$.Schema}} to {{.}};
+grant select on {{$.Schema}}.message_status, {{$.Schema}}.dispatched, {{$.Schema}}.withdrawn, {{$.Schema}}.envelopes,
+	{{$.Schema}}.relays, {{$.Schema}}.schema_version to {{.}};
+grant select (expires_at) on {{$.Schema}}.claims to {{.}};
+grant select, insert, update, delete on {{$.Schema}}.deferred, {{$.Schema}}.dead_letters to {{.}};
+grant select, insert, update on {{$.Schema}}.queues to {{.}};
 {{- end}}
 {{- with .Owner}}
 -- As an administrator again: the publication stays without this right.

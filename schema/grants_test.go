@@ -30,7 +30,7 @@ func apply(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// roles are the four roles of one test, made and given their rights by what
+// roles are the roles of one test, made and given their rights by what
 // Grants prints. Roles belong to the cluster, so their names hold the database's.
 type roles struct {
 	url string
@@ -48,6 +48,7 @@ func newRoles(t *testing.T, names schema.Config, odd string) roles {
 		Schema: names.Schema, Database: database,
 		Owner: "owner " + database + odd, Application: "app " + database + odd,
 		Relay: "relay " + database + odd, Monitoring: "mon " + database + odd,
+		Operator: "op " + database + odd,
 	}}
 	t.Cleanup(func() { r.drop(t) })
 	exec(t, admin, `create table business (a int); insert into business values (1)`)
@@ -73,7 +74,7 @@ func (r roles) drop(t *testing.T) {
 		return
 	}
 	defer admin.Close(ctx)
-	for _, role := range []string{r.cfg.Owner, r.cfg.Application, r.cfg.Relay, r.cfg.Monitoring} {
+	for _, role := range []string{r.cfg.Owner, r.cfg.Application, r.cfg.Relay, r.cfg.Monitoring, r.cfg.Operator} {
 		name := pgx.Identifier{role}.Sanitize()
 		if _, err := admin.Exec(ctx, `drop owned by `+name+` cascade`); err != nil {
 			t.Errorf("drop owned by %s: %v", name, err)
@@ -182,6 +183,8 @@ func TestGrants_EachRoleCanDoItsJobAndNothingElse(t *testing.T) {
 				`select last_value from outbox.messages_id_seq`,
 				`delete from outbox.messages m using outbox.dispatched d where d.message_id = m.id`,
 				`delete from outbox.dispatched where ctid = any (array(select ctid from outbox.dispatched limit 1))`,
+				`insert into outbox.queues (queue, paused) values ('q', true) on conflict (queue) do update set paused = excluded.paused`,
+				`insert into outbox.queues (queue, paused) values ('x', true) on conflict (queue) do update set paused = excluded.paused`,
 				`delete from outbox.claims where expires_at < now()`,
 				`delete from outbox.claims where ctid = any (array(select ctid from outbox.claims
 					where expires_at < now() order by expires_at limit 10 for update skip locked))`,
@@ -197,8 +200,10 @@ func TestGrants_EachRoleCanDoItsJobAndNothingElse(t *testing.T) {
 				`update outbox.dispatched set attempts = 2`,
 				`truncate outbox.dispatched`,
 				`delete from outbox.relays`,
-				`update outbox.queues set paused = true`,
-				`insert into outbox.queues (queue) values ('x')`,
+				`update outbox.queues set max_in_flight = 1`,
+				`update outbox.queues set queue = 'y'`,
+				`insert into outbox.queues (queue, envelope) values ('x', 'cloudevents')`,
+				`delete from outbox.queues`,
 				`select result from outbox.claims`,
 				`select event_id from outbox.claims`,
 				`update outbox.claims set expires_at = now()`,
@@ -242,6 +247,34 @@ func TestGrants_EachRoleCanDoItsJobAndNothingElse(t *testing.T) {
 				`select outbox.record_position('s', 1, '0/1')`,
 				`select pg_create_logical_replication_slot('mon_slot', 'pgoutput')`,
 				`select from business`,
+			},
+		},
+		{
+			"operator", r.cfg.Operator,
+			[]string{
+				`select state, count(*) from outbox.message_status group by state`,
+				`select * from outbox.relays`,
+				`select min(expires_at) from outbox.claims`,
+				`insert into outbox.deferred (message_id, queue, reason, xid) values (1, 'q', 'redrive', '7')`,
+				`update outbox.deferred set not_before = now()`,
+				`update outbox.dead_letters set reason = 'discarded'`,
+				`delete from outbox.dead_letters`,
+				`insert into outbox.queues (queue, paused, envelope) values ('q', true, 'none') on conflict (queue) do update set max_in_flight = 1`,
+			},
+			[]string{
+				`select from outbox.messages`,
+				`select payload from outbox.messages`,
+				`delete from outbox.messages`,
+				`select event_id from outbox.claims`,
+				`insert into outbox.dispatched (message_id, attempts) values (2, 1)`,
+				`delete from outbox.dispatched`,
+				`delete from outbox.queues`,
+				`update outbox.relays set epoch = 9`,
+				`select outbox.enqueue('k', 'q', '{}')`,
+				`select outbox.record_position('s', 1, '0/1')`,
+				`create table outbox.mine (a int)`,
+				`select from business`,
+				`select pg_create_logical_replication_slot('op_slot', 'pgoutput')`,
 			},
 		},
 		{
@@ -369,18 +402,19 @@ func TestGrants_PartsAndRoles(t *testing.T) {
 	t.Parallel()
 	all := schema.GrantsConfig{
 		Schema: "outbox", Database: "app", Owner: schema.DefaultOwner, Application: schema.DefaultApplication,
-		Relay: schema.DefaultRelay, Monitoring: schema.DefaultMonitoring,
+		Relay: schema.DefaultRelay, Monitoring: schema.DefaultMonitoring, Operator: schema.DefaultOperator,
 	}
 	for _, test := range []struct {
 		name         string
 		change       func(*schema.GrantsConfig)
 		with, absent []string
 	}{
-		{"everything", func(*schema.GrantsConfig) {}, []string{"create role", "outbox_owner", "outbox_app", "outbox_relay", "outbox_monitor", "replication", "grant select"}, nil},
+		{"everything", func(*schema.GrantsConfig) {}, []string{"create role", "outbox_owner", "outbox_app", "outbox_relay", "outbox_monitor", "outbox_operator", "replication", "grant select"}, nil},
 		{"roles", func(c *schema.GrantsConfig) { c.Part = schema.PartRoles }, []string{"create role"}, []string{"grant usage", "revoke"}},
 		{"rights", func(c *schema.GrantsConfig) { c.Part = schema.PartRights }, []string{"grant usage", "revoke create"}, []string{"create role"}},
 		{"without an owner", func(c *schema.GrantsConfig) { c.Owner = "" }, nil, []string{"outbox_owner", `""`, "create on database"}},
 		{"without monitoring", func(c *schema.GrantsConfig) { c.Monitoring = "" }, nil, []string{"outbox_monitor", `""`, "pg_monitor"}},
+		{"without operators", func(c *schema.GrantsConfig) { c.Operator = "" }, nil, []string{"outbox_operator", `""`}},
 		{"without a relay", func(c *schema.GrantsConfig) { c.Relay = "" }, nil, []string{"outbox_relay", `""`, "alter role"}},
 		{"without an application", func(c *schema.GrantsConfig) { c.Application = "" }, nil, []string{"outbox_app", `""`}},
 	} {

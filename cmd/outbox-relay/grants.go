@@ -22,8 +22,8 @@ func newGrantsPrint(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print",
 		Short: "Print the SQL that makes the roles and gives them their rights",
-		Long: "print writes the SQL for four roles: the owner applies migrations, the application writes\n" +
-			"messages, the relay publishes them, monitoring looks. An empty name leaves a role out; a role\n" +
+		Long: "print writes the SQL for five roles: the owner applies migrations, the application writes\n" +
+			"messages, the relay publishes them, monitoring looks, operators decide. An empty name leaves a role out; a role\n" +
 			"that exists is used as it is. With RELAY_MODE=poll the relay gets no right to replicate.\n" +
 			"Nothing is executed.",
 		Args: noArguments,
@@ -34,6 +34,7 @@ func newGrantsPrint(p *program) *cobra.Command {
 	flags.StringVar(&g.Application, "role-app", schema.DefaultApplication, "`role` of applications")
 	flags.StringVar(&g.Relay, "role-relay", schema.DefaultRelay, "`role` of the relay")
 	flags.StringVar(&g.Monitoring, "role-monitor", schema.DefaultMonitoring, "`role` of monitoring")
+	flags.StringVar(&g.Operator, "role-operator", schema.DefaultOperator, "`role` of operators")
 	flags.StringVar(&g.Database, "database", "", "`name` of the database (default: that of DATABASE_URL)")
 	flags.StringVar(&g.Vendor, "vendor", "", "rds: Amazon RDS and Aurora, where a membership stands for REPLICATION")
 	flags.StringVar(&g.Part, "part", "", "roles: only what comes before the migrations; rights: only what comes after")

@@ -13,23 +13,12 @@ import (
 	"github.com/outbox-relay/outbox-relay/schema"
 )
 
-// grantOperator is what the page for operators tells to grant.
-func (r *rig) grantOperator(role string) {
-	r.t.Helper()
-	r.exec(`create role ` + role)
-	r.exec(`grant usage on schema outbox to ` + role)
-	r.exec(`grant select on outbox.message_status, outbox.envelopes, outbox.schema_version to ` + role)
-	r.exec(`grant select on outbox.dispatched, outbox.withdrawn, outbox.relays to ` + role)
-	r.exec(`grant select, insert, update, delete on outbox.deferred, outbox.dead_letters to ` + role)
-	r.exec(`grant select, insert, update on outbox.queues to ` + role)
-}
-
-// grantUsual makes the roles of the relay and of monitoring.
-func (r *rig) grantUsual(relay, monitoring string) {
+// grant makes the roles with what is printed for them.
+func (r *rig) grant(relay, monitoring, operator string) {
 	r.t.Helper()
 	var sql bytes.Buffer
 	err := schema.Grants(&sql, schema.GrantsConfig{
-		Schema: "outbox", Database: r.conn.Config().Database, Relay: relay, Monitoring: monitoring,
+		Schema: "outbox", Database: r.conn.Config().Database, Relay: relay, Monitoring: monitoring, Operator: operator,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -48,8 +37,7 @@ func TestRights(t *testing.T) {
 	owner.defers("transient", 5, 6)
 	owner.exec(`update outbox.deferred set not_before = now() + interval '1 hour'`)
 	operator, relay, monitoring := "operator_of_rights", "relay_of_rights", "monitoring_of_rights"
-	owner.grantOperator(operator)
-	owner.grantUsual(relay, monitoring)
+	owner.grant(relay, monitoring, operator)
 	t.Cleanup(func() {
 		conn := setupAt(t, url)
 		for _, role := range []string{operator, relay, monitoring} {
@@ -58,9 +46,9 @@ func TestRights(t *testing.T) {
 		}
 	})
 	for _, c := range []struct {
-		role          string
-		acts, changes bool // on messages, on the settings of queues
-	}{{operator, true, true}, {relay, true, false}, {monitoring, false, false}} {
+		role                  string
+		acts, pauses, changes bool // on messages, queues, and their other settings
+	}{{operator, true, true, true}, {relay, true, true, false}, {monitoring, false, false, false}} {
 		owner.die(1, 2)
 		r := setupAt(t, url)
 		r.exec(`set role ` + c.role)
@@ -80,7 +68,9 @@ func TestRights(t *testing.T) {
 		act("discard", err)
 		_, err = r.MakeDue(ctx, operate.Retries, []int64{5})
 		act("retry now", err)
-		r.expect(c.role, "pause", c.changes, r.set("orders", "paused=true"))
+		r.expect(c.role, "pause", c.pauses, r.set("orders", "paused=true"))
+		r.expect(c.role, "resume", c.pauses, r.set("orders", "paused=false"))
+		r.expect(c.role, "change a queue", c.changes, r.set("orders", "max_in_flight=5"))
 		_, err = r.conn.Exec(ctx, `select payload from outbox.messages`)
 		r.expect(c.role, "read payloads", c.role == relay, err)
 		owner.exec(`delete from outbox.dead_letters`)

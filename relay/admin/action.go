@@ -259,7 +259,7 @@ func (p *page) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	why := pgtext.OneLine(err)
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == insufficientPrivilege {
-		why += `. The relay acts with its own role: "Changing something" in docs/page.md has the grant`
+		why += `. The relay acts with its own role: "outbox-relay grants print --part rights" prints its rights`
 	}
 	p.refuse(w, r, status, why)
 }
