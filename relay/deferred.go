@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outbox-relay/outbox-relay/outbox"
@@ -43,16 +44,13 @@ func (d *deferredRow) waits(now time.Time, q *queue) bool {
 func (s *store) reconcile(ctx context.Context, epoch int64) (found int64, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		b := &pgx.Batch{}
-		b.Queue(s.sql.reconcile)
+		b.Queue(sqlLong)
+		b.Queue(s.sql.reconcile).Exec(func(tag pgconn.CommandTag) error {
+			found = tag.RowsAffected()
+			return nil
+		})
 		b.Queue(s.sql.reconciled, s.slot, epoch)
-		results := conn.SendBatch(ctx, b)
-		tag, err := results.Exec()
-		if err != nil {
-			_ = results.Close()
-			return err
-		}
-		found = tag.RowsAffected()
-		return results.Close()
+		return conn.SendBatch(ctx, b).Close()
 	})
 	if err != nil {
 		return 0, fmt.Errorf("reconcile: %w", err)

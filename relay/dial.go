@@ -45,7 +45,8 @@ const refusalPause = 10 * time.Second
 // batch would stop the relay. And where row security would hide messages, every
 // statement fails instead: a hidden message must not be taken for one that was
 // withdrawn. A lock that somebody else has ends a statement after a while, which
-// is then tried again: whoever asks how the relay is doing gets to know of it.
+// is then tried again: whoever asks how the relay is doing gets to know of it. A
+// chunk of some hundred rows is not worth processes that the server has for others.
 // Batches of outcomes quote their values.
 var settings = map[string]string{
 	"lock_timeout":       "5000", // milliseconds
@@ -57,7 +58,9 @@ var settings = map[string]string{
 	"enable_bitmapscan":  "off",
 	"row_security":       "off",
 
-	"standard_conforming_strings": "on",
+	"max_parallel_workers_per_gather": "0",
+	"client_encoding":                 "UTF8",
+	"standard_conforming_strings":     "on",
 }
 
 func newDialer(database *pgx.ConnConfig, slot string, log *zap.Logger) *dialer {

@@ -641,6 +641,20 @@ func TestPromise4_SweepFindsWhatTheStreamDidNotShow(t *testing.T) {
 	b.awaitCount(0, `select count(*) from outbox.deferred`)
 }
 
+// A timeout that an administrator gave to the role is for short statements. That one
+// which takes long after a slot was made gets its time.
+func TestPromise4_ReconcilesInSpiteOfATimeout(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`create function slow() returns trigger language plpgsql as 'begin perform pg_catalog.pg_sleep(0.5); return new; end'`)
+	b.exec(`create trigger slow before insert on outbox.deferred for each row execute function slow()`)
+	b.exec(`insert into outbox.messages (key, queue, payload) select 'k' || i, 'q', '{}' from generate_series(1, 3) i`)
+	config := b.conn.Config()
+	config.RuntimeParams["statement_timeout"] = "1000" // milliseconds
+	b.startAs(config)
+	b.awaitCount(3, countDispatched)
+}
+
 // A pass over a large table has several pages, and several rounds if much is hidden.
 func TestPromise4_SweepGoesThroughALargeTable(t *testing.T) {
 	t.Parallel()

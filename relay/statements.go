@@ -161,19 +161,28 @@ with gone as (
 insert into outbox.deferred (message_id, xid, deferred_at, queue, ordering_key, attempts, charged, reason)
 select message_id, xid, deferred_at, queue, ordering_key, attempts, charged, 'held' from gone`
 
-// Reads all of messages by its primary key, next to the primary keys of the
-// outcomes; takes no lock that an application waits for.
+// Reads the whole primary keys of messages and of the outcomes side by side, for
+// which sqlLong allows merge joins, and of messages the rows without outcome; takes no
+// lock that an application waits for. One statement: its snapshot is what makes the
+// order of ids agree with what the stream shows after it.
 const sqlReconcile = `
+with open as materialized (
+	select m.id from outbox.messages m
+	where not exists (select from outbox.dispatched d where d.message_id = m.id)
+		and not exists (select from outbox.dead_letters d where d.message_id = m.id)
+		and not exists (select from outbox.deferred d where d.message_id = m.id)
+)
 insert into outbox.deferred (message_id, queue, ordering_key, reason, not_before)
 select m.id, coalesce(m.queue, ''), case when m.deliver_at > now() then null else m.ordering_key end,
 	case when m.deliver_at > now() then 'scheduled' else 'recovered' end,
 	case when m.deliver_at > now() then m.deliver_at end
-from outbox.messages m
-where not exists (select from outbox.dispatched d where d.message_id = m.id)
-	and not exists (select from outbox.dead_letters d where d.message_id = m.id)
-	and not exists (select from outbox.deferred d where d.message_id = m.id)
+from open join outbox.messages m on m.id = open.id
 order by m.id
 on conflict (message_id) do nothing`
+
+// For one transaction. A timeout that the role has for everything else would end the
+// statement again and again.
+const sqlLong = `select set_config('enable_mergejoin', 'on', true), set_config('statement_timeout', '0', true)`
 
 const sqlNewSlot = `update outbox.relays set reconciled_at = null, updated_at = now() where slot = $1`
 

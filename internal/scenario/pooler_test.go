@@ -46,7 +46,7 @@ func TestOPS14_SQLThroughAPooler(t *testing.T) {
 	t.Parallel()
 	for name, ignored := range map[string][]string{
 		"refuses settings": nil,
-		"ignores settings": {"lock_timeout", "synchronous_commit", "search_path", "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan", "row_security"},
+		"ignores settings": {"lock_timeout", "synchronous_commit", "search_path", "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan", "row_security", "max_parallel_workers_per_gather"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
