@@ -91,10 +91,10 @@ const sqlWritten = `select pg_wal_lsn_diff(here.lsn, '0/0')::bigint from ` + sql
 
 const sqlOldestUnknown = `
 select extract(epoch from clock_timestamp() - min(unknown_since))::float8
-from (select unknown_since from outbox.deferred limit $1::bigint) d`
+from (select unknown_since from outbox.deferred order by message_id limit $1::bigint) d`
 
 const sqlDeadLetterReasons = `
-select reason, count(*) from (select reason from outbox.dead_letters where reason <> 'discarded' limit $1::bigint) d
+select reason, count(*) from (select reason from outbox.dead_letters where reason <> 'discarded' order by message_id limit $1::bigint) d
 group by reason order by reason`
 
 // Of a table that was partitioned, all parts.

@@ -9,7 +9,7 @@ import (
 )
 
 // Reason is why some of the deferred messages wait. Of very many only the first
-// [Bound] that the server comes across are looked at.
+// [Bound] by their numbers are looked at.
 type Reason struct {
 	Reason string `json:"reason"`
 	Count  int64  `json:"count"`
@@ -27,7 +27,7 @@ type Reason struct {
 
 const sqlReasons = `
 with d as materialized (
-	select message_id, position, reason, deferred_at, not_before, last_status, last_error from outbox.deferred limit $1::bigint
+	select message_id, position, reason, deferred_at, not_before, last_status, last_error from outbox.deferred order by message_id limit $1::bigint
 ), r as (
 	select reason, count(*) as n, min(position) as first,
 		extract(epoch from clock_timestamp() - min(deferred_at))::float8 as oldest,
