@@ -2,12 +2,10 @@ package config
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -15,12 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/outbox-relay/outbox-relay/internal/golden"
 )
 
 //go:generate go test . -run ^TestPage$ -update
-
-var update = flag.Bool("update", false, "write docs/configuration.md instead of comparing it")
 
 const (
 	page   = "../docs/configuration.md"
@@ -31,18 +27,7 @@ const (
 func TestPage(t *testing.T) {
 	t.Parallel()
 	want := writePage(t)
-	if *update {
-		if err := os.WriteFile(page, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("docs/configuration.md is not what the code says; make generate writes it (-code +page):\n%s", diff)
-	}
+	golden.Compare(t, page, string(want))
 }
 
 const intro = `# Configuration
@@ -63,14 +48,15 @@ needed: ` + "`DATABASE_URL`" + ` and the API key, ` + "`INFRAI_API_KEY`" + ` or 
 
 // sections are the parts of the page, by the package that owns the struct.
 var sections = map[string]string{
-	"config.Config":  "Connections",
-	"config.Log":     "Log",
-	"cdc.Config":     "Reading the WAL",
-	"poll.Config":    "Reading the table",
-	"relay.Config":   "Dispatching",
-	"admin.Config":   "Health",
-	"infrai.Config":  "The Infrai queue",
-	"tracing.Config": "Traces",
+	"config.Config":   "Connections",
+	"config.Log":      "Log",
+	"cdc.Config":      "Reading the WAL",
+	"poll.Config":     "Reading the table",
+	"relay.Config":    "Dispatching",
+	"admin.Config":    "Health",
+	"infrai.Config":   "The Infrai queue",
+	"tracing.Config":  "Traces",
+	"verify.Settings": "The daily check",
 }
 
 func writePage(t *testing.T) []byte {

@@ -1,41 +1,16 @@
 package main
 
 import (
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/outbox-relay/outbox-relay/internal/golden"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing them")
-
-// golden compares what a verb wrote with a file. Programs read the JSON: a
-// change of its file is a change for them.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "golden", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 // project is an Infrai project, with the settings that lead to it.
 type project struct {
@@ -66,11 +41,12 @@ func newProject(t *testing.T, queues ...string) *project {
 	return p
 }
 
-// writes runs a verb and compares what it writes to stdout with a file.
+// writes runs a verb and compares what it writes to stdout with a file. Programs
+// read the JSON: a change of its file is a change for them.
 func (p *project) writes(t *testing.T, code int, file string, args ...string) result {
 	t.Helper()
 	r := expectCode(t, p.settings, code, args)
-	golden(t, file, strings.ReplaceAll(r.out, p.host, "queue.test"))
+	golden.Compare(t, filepath.Join("testdata", "golden", file), strings.ReplaceAll(r.out, p.host, "queue.test"))
 	return r
 }
 

@@ -1,23 +1,20 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 )
 
 // fill writes seven messages: 1 to 3 are dead letters, and the message of 3 is
 // gone; 4 waits for a retry, 5 behind it; 6 and 7 are scheduled.
 func fill(t *testing.T, r *rig) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), r.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := pgtest.Connect(t, r.url)
 	for _, sql := range []string{
 		`insert into outbox.messages (key, queue, ordering_key, payload)
 			select 'k' || n, 'orders', 'a', '{"secret":"payload"}' from generate_series(1, 7) n`,

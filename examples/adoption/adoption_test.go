@@ -23,16 +23,16 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 func TestPollingTable_ComesOverWithOpenWriters(t *testing.T) {
 	t.Parallel()
 	p, url := load(t), pgtest.Migrated(t)
-	admin := connect(t, url)
+	admin := pgtest.Connect(t, url)
 	steps := p["From a polling table"]
 	exec(t, admin, steps[0])
 	exec(t, admin, `insert into events (topic, aggregate_id, body, published_at) values ('orders', 'a', '{"n": 1}', now())`)
 	exec(t, admin, `insert into events (topic, aggregate_id, body) values ('orders', 'a', '{"n": 2}'), ('orders', null, '[3]')`)
 	exec(t, admin, steps[1])
 
-	writer := connect(t, url)
+	writer := pgtest.Connect(t, url)
 	exec(t, writer, `begin; insert into events (topic, aggregate_id, body) values ('orders', 'a', '{"n": 4}')`)
-	cutover := connect(t, url)
+	cutover := pgtest.Connect(t, url)
 	pid := cutover.PgConn().PID()
 	done := make(chan error, 1)
 	go func() {
@@ -79,13 +79,13 @@ func TestPollingTable_RightsOfTheApplication(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	url := cluster.Migrated(t)
-	admin := connect(t, url)
+	admin := pgtest.Connect(t, url)
 	steps := load(t)["From a polling table"]
 	for _, step := range steps {
 		exec(t, admin, step)
 	}
 	exec(t, admin, `create role shop_app; grant insert on events to shop_app`)
-	app := connect(t, url)
+	app := pgtest.Connect(t, url)
 	exec(t, app, `set role shop_app`)
 	const write = `insert into public.events (topic, body) values ('orders', '{}')`
 	if _, err := app.Exec(t.Context(), write); err == nil {
@@ -111,7 +111,7 @@ func TestPollingTable_RightsOfTheApplication(t *testing.T) {
 func TestDebezium_TriggerThenView(t *testing.T) {
 	t.Parallel()
 	p, url := load(t), pgtest.Migrated(t)
-	conn := connect(t, url)
+	conn := pgtest.Connect(t, url)
 	for _, step := range p["From Debezium's outbox table"] {
 		exec(t, conn, step)
 	}
@@ -154,7 +154,7 @@ func TestDebezium_TriggerThenView(t *testing.T) {
 // What the page looks at on the first day exists, and shows the dead letter.
 func TestFirstDay_Looks(t *testing.T) {
 	t.Parallel()
-	p, conn := load(t), connect(t, pgtest.Migrated(t))
+	p, conn := load(t), pgtest.Connect(t, pgtest.Migrated(t))
 	exec(t, conn, `select outbox.enqueue('sent', 'orders', '{}'), outbox.enqueue('refused', 'orders', '{}'), outbox.enqueue('new', 'orders', '{}')`)
 	exec(t, conn, `insert into outbox.dispatched (message_id, attempts) values (1, 1);
 		insert into outbox.dead_letters (message_id, attempts, reason) values (2, 1, 'refused')`)
@@ -178,7 +178,7 @@ func TestFirstDay_Looks(t *testing.T) {
 // Claims do without slot and publication.
 func TestTakingItOut_ClaimsGoOn(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, pgtest.Migrated(t))
+	conn := pgtest.Connect(t, pgtest.Migrated(t))
 	exec(t, conn, `drop publication outbox_relay`)
 	if got := column(t, conn, `select outbox.claim('mailer', 'e-1')::text union all select outbox.claim('mailer', 'e-1')::text`); cmp.Diff([]string{"true", "false"}, got) != "" {
 		t.Errorf("claims: %q", got)
@@ -224,14 +224,4 @@ func exec(t *testing.T, conn *pgx.Conn, script string) {
 	if _, err := conn.PgConn().Exec(t.Context(), script).ReadAll(); err != nil {
 		t.Fatalf("%s\n%v", script, err)
 	}
-}
-
-func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
 }

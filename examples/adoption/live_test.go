@@ -65,7 +65,7 @@ func write(t *testing.T, url string, writers int) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for n := range writers {
-		conn := connect(t, url)
+		conn := pgtest.Connect(t, url)
 		group.Go(func() { insert(ctx, t, conn, n) })
 	}
 	stop = func() {

@@ -3,8 +3,6 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,10 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outbox-relay/outbox-relay/internal/golden"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // truth is a small world in which all is well: two ordering keys, a letter, a
 // lost answer, a 429 and a message that came to the consumer twice.
@@ -190,19 +187,7 @@ func TestAccount_Print(t *testing.T) {
 			if err := (&Account{Sections: settle(f)}).Print(&got, false); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", tt.golden)
-			if *update {
-				if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			golden.Compare(t, filepath.Join("testdata", tt.golden), got.String())
 		})
 	}
 }

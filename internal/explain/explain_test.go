@@ -4,26 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/outbox-relay/outbox-relay/internal/explain"
+	"github.com/outbox-relay/outbox-relay/internal/golden"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find() }) }
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing them")
 
 // rig is a migrated database, with a session that holds the lock of a relay that
 // polls: for all that can be told, a relay is at work.
@@ -35,7 +31,7 @@ type rig struct {
 
 func setup(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, conn: connect(t, pgtest.Migrated(t))}
+	r := &rig{t: t, conn: pgtest.Connect(t, pgtest.Migrated(t))}
 	r.cfg = explain.Config{Schema: "outbox", Slot: "slot_" + r.conn.Config().Database, Retention: 7 * 24 * time.Hour, MaxAttempts: 20}
 	return r
 }
@@ -47,16 +43,6 @@ func working(t *testing.T) *rig {
 	r.exec(`insert into outbox.relays (slot, epoch, holder, version, confirmed_lsn) values ($1, 3, 'db1:4711', 'v1.2.3', '0/0')`, r.cfg.Slot)
 	r.exec(`select pg_advisory_lock(hashtextextended($1, 0))`, r.cfg.Slot)
 	return r
-}
-
-func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
 }
 
 func (r *rig) exec(sql string, args ...any) {
@@ -288,7 +274,7 @@ func TestRead_Unknown(t *testing.T) {
 	r := working(t)
 	r.messages(2)
 	r.exec(`delete from outbox.messages where id = 1`)
-	other := connect(t, r.conn.Config().ConnString())
+	other := pgtest.Connect(t, r.conn.Config().ConnString())
 	tx, err := other.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -355,7 +341,7 @@ func TestRead_Rights(t *testing.T) {
 	if _, err := r.conn.PgConn().Exec(t.Context(), sql.String()).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	admin := connect(t, r.conn.Config().ConnString())
+	admin := pgtest.Connect(t, r.conn.Config().ConnString())
 	defer func() {
 		for _, role := range []string{grants.Application, grants.Relay, grants.Monitoring} {
 			if _, err := admin.PgConn().Exec(context.Background(), "drop owned by "+role+"; drop role "+role).ReadAll(); err != nil {
@@ -394,7 +380,7 @@ func TestRead_ReadsKeysOnly(t *testing.T) {
 	}
 	r.read("order-17")
 	r.read("2")
-	observer := connect(t, r.conn.Config().ConnString())
+	observer := pgtest.Connect(t, r.conn.Config().ConnString())
 	_ = r.conn.Close(t.Context()) // a session's statistics are complete when it has ended
 	pgtest.Eventually(t, time.Minute, func() error {
 		var looks, scans int64
@@ -414,7 +400,7 @@ func TestRead_LockedTable(t *testing.T) {
 	t.Parallel()
 	r := working(t)
 	r.messages(1)
-	other := connect(t, r.conn.Config().ConnString())
+	other := pgtest.Connect(t, r.conn.Config().ConnString())
 	tx, err := other.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -433,23 +419,6 @@ var transaction = regexp.MustCompile(`number \d+`)
 
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := "testdata/golden/" + name
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got)\n%s", name, diff)
-	}
-}
-
 // Programs read the JSON: a change of the golden file is a change for them.
 func TestReport_Golden(t *testing.T) {
 	t.Parallel()
@@ -465,8 +434,8 @@ func TestReport_Golden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "explain.json", transaction.ReplaceAllString(times.ReplaceAllString(string(document), "TIME"), "number 734")+"\n")
+	golden.Compare(t, "testdata/golden/explain.json", transaction.ReplaceAllString(times.ReplaceAllString(string(document), "TIME"), "number 734")+"\n")
 	report = r.read("1")
 	report.Message.Details.Transaction = "734"
-	golden(t, "explain.txt", transaction.ReplaceAllString(r.text(report), "number 734"))
+	golden.Compare(t, "testdata/golden/explain.txt", transaction.ReplaceAllString(r.text(report), "number 734"))
 }

@@ -1,10 +1,7 @@
 package pgtest_test
 
 import (
-	"context"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 )
@@ -39,11 +36,7 @@ func TestDatabase_IsFreshAndGoneAfterwards(t *testing.T) {
 // leaveEverythingBehind makes what forbids the drop of a database, besides slots.
 func leaveEverythingBehind(t *testing.T, url string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := pgtest.Connect(t, url)
 	name := conn.Config().Database
 	for _, sql := range []string{
 		"create table t (a int)",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outbox-relay/outbox-relay/internal/golden"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 )
 
@@ -106,7 +107,7 @@ func TestSlotReport_JSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "slot.json", append(got, '\n'))
+	golden.Compare(t, "testdata/golden/slot.json", string(got)+"\n")
 }
 
 func TestSlotReport_Print(t *testing.T) {
@@ -121,5 +122,5 @@ func TestSlotReport_Print(t *testing.T) {
 		}
 		got.WriteString("---\n")
 	}
-	golden(t, "slot.txt", []byte(got.String()))
+	golden.Compare(t, "testdata/golden/slot.txt", got.String())
 }

@@ -1,10 +1,7 @@
 package status_test
 
 import (
-	"context"
 	"encoding/json"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,13 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
+	"github.com/outbox-relay/outbox-relay/internal/golden"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find() }) }
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing them")
 
 // bundle is a migrated database and a slot's name that nobody else has.
 type bundle struct {
@@ -29,11 +25,7 @@ type bundle struct {
 
 func setup(t *testing.T) bundle {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), pgtest.Migrated(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := pgtest.Connect(t, pgtest.Migrated(t))
 	return bundle{conn, "slot_" + conn.Config().Database}
 }
 
@@ -166,23 +158,6 @@ func fixed() *status.Report {
 	}
 }
 
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := "testdata/golden/" + name
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got)\n%s", name, diff)
-	}
-}
-
 // Programs read the JSON: a change of the golden file is a change for them.
 func TestReport_JSON(t *testing.T) {
 	t.Parallel()
@@ -190,7 +165,7 @@ func TestReport_JSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "status.json", append(got, '\n'))
+	golden.Compare(t, "testdata/golden/status.json", string(got)+"\n")
 }
 
 func TestReport_Print(t *testing.T) {
@@ -199,7 +174,7 @@ func TestReport_Print(t *testing.T) {
 	if err := fixed().Print(&got); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "status.txt", []byte(got.String()))
+	golden.Compare(t, "testdata/golden/status.txt", got.String())
 }
 
 func TestRead_AnotherCluster(t *testing.T) {

@@ -3,9 +3,7 @@ package verify_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +12,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
+	"github.com/outbox-relay/outbox-relay/internal/golden"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find() }) }
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing them")
 
 // rig is a migrated database with messages.
 type rig struct {
@@ -33,19 +30,9 @@ type rig struct {
 func setup(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t}
-	r.conn = connect(t, pgtest.Migrated(t))
+	r.conn = pgtest.Connect(t, pgtest.Migrated(t))
 	r.cfg = verify.Config{Schema: "outbox", Slot: "slot_" + r.conn.Config().Database}
 	return r
-}
-
-func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
 }
 
 func (r *rig) exec(sql string, args ...any) {
@@ -68,7 +55,7 @@ func (r *rig) stream() {
 	r.t.Helper()
 	r.exec(`select pg_create_logical_replication_slot($1, 'pgoutput')`, r.cfg.Slot)
 	r.exec(`insert into outbox.relays (slot, epoch, reconciled_at) values ($1, 1, now())`, r.cfg.Slot)
-	conn := connect(r.t, r.conn.Config().ConnString())
+	conn := pgtest.Connect(r.t, r.conn.Config().ConnString())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -268,7 +255,7 @@ func TestRun_LooksTwice(t *testing.T) {
 	r.stream()
 	r.messages(5)
 	r.exec(`delete from outbox.dispatched where message_id in (2, 3)`)
-	other := connect(t, r.conn.Config().ConnString())
+	other := pgtest.Connect(t, r.conn.Config().ConnString())
 	var late int64
 	done := make(chan struct{})
 	go func() {
@@ -325,7 +312,7 @@ func TestRun_Poll(t *testing.T) {
 	r.exec(`insert into outbox.relays (slot, epoch, holder, version, confirmed_lsn) values ($1, 3, 'db1:4711', 'v1.2.3', '0/0')`, r.cfg.Slot)
 	r.exec(`delete from outbox.dispatched where message_id = 2`)
 	r.exec(`select pg_advisory_lock(hashtextextended($1, 0))`, r.cfg.Slot)
-	writer := connect(t, r.conn.Config().ConnString())
+	writer := pgtest.Connect(t, r.conn.Config().ConnString())
 	tx, err := writer.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -392,7 +379,7 @@ func TestRun_Rights(t *testing.T) {
 	if _, err := r.conn.PgConn().Exec(t.Context(), sql.String()).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	admin := connect(t, r.conn.Config().ConnString())
+	admin := pgtest.Connect(t, r.conn.Config().ConnString())
 	defer func() {
 		for _, role := range []string{grants.Relay, grants.Monitoring} {
 			if _, err := admin.PgConn().Exec(context.Background(), "drop owned by "+role+"; drop role "+role).ReadAll(); err != nil {
@@ -434,17 +421,5 @@ func TestReport_Print(t *testing.T) {
 	if err := report.Print(&got); err != nil {
 		t.Fatal(err)
 	}
-	path := "testdata/golden/verify.txt"
-	if *update {
-		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("verify.txt (-want +got)\n%s", diff)
-	}
+	golden.Compare(t, "testdata/golden/verify.txt", got.String())
 }
