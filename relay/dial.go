@@ -47,7 +47,8 @@ const refusalPause = 10 * time.Second
 // withdrawn. A lock that somebody else has ends a statement after a while, which
 // is then tried again: whoever asks how the relay is doing gets to know of it. A
 // chunk of some hundred rows is not worth processes that the server has for others.
-// Batches of outcomes quote their values.
+// Batches of outcomes quote their values, and messages have the bytes of the WAL,
+// which is read in the same encoding.
 var settings = map[string]string{
 	"lock_timeout":       "5000", // milliseconds
 	"synchronous_commit": "local",
@@ -66,7 +67,9 @@ var settings = map[string]string{
 func newDialer(database *pgx.ConnConfig, slot string, log *zap.Logger) *dialer {
 	d := &dialer{direct: database.Copy(), pooled: database.Copy(), log: log}
 	for _, config := range []*pgx.ConnConfig{d.direct, d.pooled} {
-		config.RuntimeParams["application_name"] = "outbox-relay " + slot // poolers take this one
+		// Poolers take these two.
+		config.RuntimeParams["application_name"] = "outbox-relay " + slot
+		config.RuntimeParams["client_encoding"] = settings["client_encoding"]
 		config.ValidateConnect = d.stream.primary(config.ValidateConnect)
 		config.ConnectTimeout = patience(config)
 	}
