@@ -12,6 +12,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/internal/secret"
 	"github.com/outbox-relay/outbox-relay/internal/tracing"
+	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
@@ -51,12 +52,14 @@ type Config struct {
 	// no logical replication.
 	Mode string `env:"RELAY_MODE, default=wal"`
 
-	Log    Log           `env:", prefix=RELAY_LOG_"`
-	CDC    cdc.Config    `env:", prefix=RELAY_"`
-	Poll   poll.Config   `env:", prefix=RELAY_"`
-	Relay  relay.Config  `env:", prefix=RELAY_"`
-	Admin  admin.Config  `env:", prefix=RELAY_"`
-	Infrai infrai.Config `env:", prefix=INFRAI_"`
+	Log   Log          `env:", prefix=RELAY_LOG_"`
+	CDC   cdc.Config   `env:", prefix=RELAY_"`
+	Poll  poll.Config  `env:", prefix=RELAY_"`
+	Relay relay.Config `env:", prefix=RELAY_"`
+	Admin admin.Config `env:", prefix=RELAY_"`
+	// Verify is the check that a relay makes of its outbox.
+	Verify verify.Settings `env:", prefix=RELAY_"`
+	Infrai infrai.Config   `env:", prefix=INFRAI_"`
 	// Traces holds OpenTelemetry's own variables.
 	Traces tracing.Config `env:", prefix=OTEL_"`
 
@@ -112,6 +115,7 @@ func Load(ctx context.Context, environment envconfig.Lookuper, parts ...Part) (*
 		found.add("RELAY_", c.CDC.Validate())
 		found.add("RELAY_", c.Poll.Validate())
 		found.add("RELAY_", c.Relay.Validate())
+		found.add("RELAY_", c.Verify.Validate())
 		found.add("", c.validateTrust())
 	}
 	if replication || slices.Contains(parts, Admin) {

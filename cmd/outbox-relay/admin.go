@@ -8,22 +8,31 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/tracing"
+	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
 )
 
+// parts are what a running program is made of.
+type parts struct {
+	relay   *relay.Relay
+	source  relay.Source
+	traces  *tracing.Tracing
+	checker *verify.Checker
+}
+
 // serveAdmin starts the admin server, before anything can hang and until the relay
 // has stopped: whoever asks gets an answer at every time. Messages move without
 // it, so what befalls it later ends nothing else.
-func serveAdmin(ctx context.Context, cfg *config.Config, moving *relay.Relay, source relay.Source, traces *tracing.Tracing, log *zap.Logger) (stop func(), err error) {
+func serveAdmin(ctx context.Context, cfg *config.Config, running parts, log *zap.Logger) (stop func(), err error) {
 	if !cfg.Admin.Enabled() {
 		return func() {}, nil
 	}
 	look := func(ctx context.Context) (any, error) { return readStatus(ctx, cfg) }
-	server := admin.New(cfg.Admin, moving.State, look, log)
-	metrics := newMetrics(cfg, moving, source, traces, log)
+	server := admin.New(cfg.Admin, running.relay.State, look, log)
+	metrics := newMetrics(cfg, running, log)
 	server.Handle("GET /metrics", metrics.Handler())
-	server.AddPage(desk(cfg, moving))
+	server.AddPage(desk(cfg, running.relay))
 	if err := server.Listen(ctx); err != nil {
 		return nil, &config.Error{Problems: []error{err}}
 	}

@@ -55,7 +55,9 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 	defer stopSending()
 	source := newSource(cfg, log)
 	moving := relay.New(cfg.Relay, cfg.Database(), source, publisher, log)
-	stopAnswering, err := serveAdmin(ctx, cfg, moving, source, traces, log)
+	checker, stopChecking := checkOutbox(ctx, cfg, moving, log)
+	defer stopChecking()
+	stopAnswering, err := serveAdmin(ctx, cfg, parts{moving, source, traces, checker}, log)
 	if err != nil {
 		return err
 	}

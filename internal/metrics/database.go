@@ -17,33 +17,9 @@ var (
 		"How long the last look into Postgres took.", "")
 	famReadFailures = database.counter("database_read_failures_total",
 		"Looks into Postgres that failed.", "The log says why, once.")
+)
 
-	famSlotStatus = database.gauge("slot_wal_status",
-		"What becomes of the slot's WAL: 1 for one of the states, 0 for the others.",
-		"`missing`: there is no slot, as in poll mode. `extended`: it keeps more than `max_wal_size`. `unreserved`: the next checkpoint may cost the slot. `lost`: the relay makes a new one, and takes from the table what the old one would have shown.", "status")
-	famSlotActive = database.gauge("slot_active",
-		"1 while somebody reads the slot.", "Nobody does while no relay runs; the slot keeps WAL.")
-	famSlotInactive = database.gauge("slot_inactive_seconds",
-		"How long nobody has read the slot. Known from Postgres 17 on, and while nobody reads it.", "Mind `idle_replication_slot_timeout`.")
-	famRetainedWAL = database.gauge("slot_retained_bytes",
-		"WAL that the server keeps for the slot.",
-		"If it grows and unconfirmed WAL does not, an old or a prepared transaction holds it.")
-	famUnconfirmed = database.gauge("slot_unconfirmed_bytes",
-		"WAL behind the confirmed flush.", "If it grows, no relay streams, or outcomes cannot be written.")
-	famSafe = database.gauge("slot_safe_bytes",
-		"WAL that may still be written before the slot can be lost. Missing without a limit.", "")
-	famLimit = database.gauge("slot_limit_bytes",
-		"How much WAL the slot may keep: max_slot_wal_keep_size. Missing without a limit.",
-		"Without a limit a relay that is gone fills the disk.")
-	famTimeToLoss = database.gauge("slot_time_to_loss_seconds",
-		"How long until the slot can be lost if nothing more is confirmed, at the speed at which WAL was written in the last five minutes. Missing without a limit, +Inf while nothing is written.",
-		"Below an hour with retained WAL that grows: see who holds the slot, raise `max_slot_wal_keep_size`.")
-	famWritten = database.counter("wal_written_bytes_total",
-		"WAL that the server has written, by everybody.", "")
-	famSlotMoves = database.counter("slot_moves_total",
-		"How often somebody else had moved the slot forward.",
-		"docs/operations.md, \"The slot was moved\".")
-
+var (
 	famWithout = database.gauge("without_outcome_messages",
 		"Committed messages that are neither dispatched nor deferred nor dead letters, among the newest 100,000.", "")
 	famWithoutAge = database.gauge("without_outcome_oldest_age_seconds",
@@ -71,7 +47,6 @@ var (
 )
 
 var (
-	walStates       = []string{"reserved", "extended", "unreserved", "lost", "missing"}
 	classReasons    = classNames()
 	deferredReasons = append([]string{"held", "scheduled", "recovered", "redriven", "dead_letter", relay.OtherReasons}, classReasons...)
 	deadReasons     = append([]string{"attempts_exhausted", "crashed_relay", relay.OtherReasons}, classReasons...)
@@ -100,6 +75,8 @@ func (m *Metrics) database(to sink, now time.Time) {
 	slot(to, f)
 	known(to, famTimeToLoss, seen.timeToLoss)
 	to.put(famWritten, float64(f.WrittenBytes))
+	known(to, famOwnWAL, seen.own)
+	known(to, famHorizonHeld, seen.horizonHeld)
 	backlog(to, f)
 	to.put(famClaims, float64(f.Claims.Rows))
 	to.put(famExpiredAge, orZero(f.Claims.OldestExpiredSeconds))
@@ -107,27 +84,6 @@ func (m *Metrics) database(to sink, now time.Time) {
 		to.put(famTableBytes, float64(table.Bytes), table.Name)
 		to.put(famDeadRows, float64(table.DeadRows), table.Name)
 	}
-}
-
-func slot(to sink, f *status.Figures) {
-	s := f.Slot
-	if s == nil {
-		s = &status.Slot{WALStatus: "missing"}
-	}
-	to.states(famSlotStatus, s.WALStatus, walStates)
-	to.flag(famSlotActive, s.Active)
-	if since := f.Replication.InactiveSince; since != nil && !s.Active {
-		to.put(famSlotInactive, age(f.At, since))
-	}
-	known(to, famRetainedWAL, s.RetainedBytes)
-	known(to, famUnconfirmed, s.UnconfirmedBytes)
-	known(to, famSafe, s.SafeBytes)
-	known(to, famLimit, s.LimitBytes)
-	moves := 0
-	if f.Relay != nil {
-		moves = f.Relay.SlotMoves
-	}
-	to.put(famSlotMoves, float64(moves))
 }
 
 func backlog(to sink, f *status.Figures) {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/cdc"
+	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
 
@@ -28,6 +29,8 @@ type Options struct {
 	Relay Relay
 	// Stream counts what was read from the WAL; nil where the table is polled.
 	Stream func() cdc.Stats
+	// Verified is the last check of the outbox; nil without checks.
+	Verified func() verify.Result
 	// Lost counts the spans that did not reach the collector; nil without traces.
 	Lost func() uint64
 	// Ready and Live are the answers of the health checks.
@@ -46,6 +49,7 @@ type Metrics struct {
 	relay       Relay
 	source      func() cdc.Stats
 	ready, live func(*relay.State) bool
+	verified    func() verify.Result
 	lost        func() uint64
 	watch       *watch
 	registry    *prometheus.Registry
@@ -61,14 +65,17 @@ var famSpansLost = process.counter("spans_lost_total",
 	"Messages do not wait for them. Look for `tracing` in the log; OTEL_TRACES_SAMPLER makes fewer.")
 
 // sections are the sections of the page, in their order.
-var sections = []*section{&moving, &outcomes, &queues, &database, &memory, &process}
+var sections = []*section{&moving, &outcomes, &queues, &checks, &database, &memory, &process}
 
 // New returns metrics in a registry of their own.
 func New(o Options, log *zap.Logger) *Metrics {
 	m := &Metrics{
-		relay: o.Relay, source: o.Stream, ready: o.Ready, live: o.Live, lost: o.Lost,
+		relay: o.Relay, source: o.Stream, ready: o.Ready, live: o.Live, verified: o.Verified, lost: o.Lost,
 		watch:    &watch{connect: o.Connect, schema: o.Schema, slot: o.Slot, log: log.Named("metrics"), now: time.Now},
 		registry: prometheus.NewRegistry(),
+	}
+	if m.verified == nil {
+		m.verified = func() verify.Result { return verify.Result{} }
 	}
 	if m.lost == nil {
 		m.lost = func() uint64 { return 0 }
@@ -116,6 +123,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	stream(out, m.source())
 	became(out, &state, &counts)
 	m.queues(out, &state, &counts)
+	m.checks(out)
 	m.database(out, state.At)
 	inMemory(out, &state)
 	out.count(famSpansLost, m.lost())

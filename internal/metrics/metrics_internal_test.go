@@ -21,6 +21,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/tally"
+	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
 
@@ -91,7 +92,10 @@ func busy() *fakeRelay {
 // figures are what Postgres may know.
 func figures() *status.Figures {
 	f := &status.Figures{
-		WrittenBytes: 5 << 30, Replication: status.SlotFigures{InactiveSince: before(60)},
+		WrittenBytes: 5 << 30, Replication: status.SlotFigures{
+			InactiveSince: before(60), CatalogXmin: new("700"), CatalogAge: new(int64(1234)), SpilledTransactions: new(int64(2)),
+			SpilledBytes: new(int64(70_000)), DecodedBytes: new(int64(90_000)), Failover: new(true), FailoverReady: new(false),
+		},
 		DeadLetterReasons:    []status.ReasonCount{{Reason: "refused", Count: 2}, {Reason: "by hand", Count: 1}},
 		OldestUnknownSeconds: new(120.0),
 		Tables:               []status.Table{{Name: "messages", Bytes: 8192, DeadRows: 3}},
@@ -108,13 +112,21 @@ func figures() *status.Figures {
 	return f
 }
 
+// checked is a check that has found something.
+func checked() verify.Result {
+	r := &verify.Report{Seconds: 12, Faults: map[verify.Kind]int64{verify.Unaccounted: 3}}
+	r.Messages = 5000
+	return verify.Result{Report: r, Ended: *before(60), Due: noon.Add(time.Hour), Failures: 2}
+}
+
 // of returns the metrics of a fake relay, without a database.
 func of(r *fakeRelay) *Metrics {
 	m := New(Options{
 		Relay: r, Ready: func(*relay.State) bool { return false }, Live: func(*relay.State) bool { return true },
-		Stream: func() cdc.Stats { return cdc.Stats{Notices: 3} },
-		Lost:   func() uint64 { return 5 },
-		Build:  Build{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
+		Stream:   func() cdc.Stats { return cdc.Stats{Notices: 3} },
+		Lost:     func() uint64 { return 5 },
+		Verified: checked,
+		Build:    Build{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
 	}, zap.NewNop())
 	m.watch.seen.Store(&sight{at: noon.Add(-time.Second)})
 	return m
@@ -122,7 +134,7 @@ func of(r *fakeRelay) *Metrics {
 
 // withFigures adds what Postgres knew two seconds ago.
 func (m *Metrics) withFigures(f *status.Figures) *Metrics {
-	m.watch.seen.Store(&sight{figures: f, at: noon.Add(-2 * time.Second), took: 30 * time.Millisecond, timeToLoss: new(3600.0)})
+	m.watch.seen.Store(&sight{figures: f, at: noon.Add(-2 * time.Second), took: 30 * time.Millisecond, timeToLoss: new(3600.0), horizonHeld: new(45.0), own: new(987.0)})
 	return m
 }
 
@@ -209,6 +221,42 @@ func TestMetrics_TellWhatPostgresKnew(t *testing.T) {
 	expect(t, all, famUnknownAge, "120")
 	expect(t, all, famDead, "other 1", "refused 2")
 	expect(t, all, famWithoutAge, "0.5")
+	expect(t, all, famOwnWAL, "987")
+	expect(t, all, famDecoded, "90000")
+	expect(t, all, famSpilled, "70000")
+	expect(t, all, famSpilledTransactions, "2")
+	expect(t, all, famHorizonAge, "1234")
+	expect(t, all, famHorizonHeld, "45")
+	expect(t, all, famFailover, "1")
+	if expect(t, all, famFailoverReady); all[famFailoverReady.name] == nil {
+		t.Error("nothing says that the failover is not ready")
+	}
+}
+
+func TestMetrics_TellOfTheLastCheck(t *testing.T) {
+	t.Parallel()
+	r := busy()
+	all := of(r).gather(t)
+	expect(t, all, famCheckMessages, "5000")
+	expect(t, all, famCheckDuration, "12")
+	expect(t, all, famCheckFaults, "unaccounted 3")
+	expect(t, all, famCheckFailures, "2")
+	expect(t, all, famChecked, fmt.Sprintf("%g", float64(noon.Unix()-60)))
+	expect(t, all, famCheckDue, fmt.Sprintf("%g", float64(noon.Unix()+3600)))
+	if n := len(all[famCheckFaults.name].GetMetric()); n != len(verify.Kinds) {
+		t.Errorf("%d kinds of faults", n)
+	}
+	m := of(r)
+	m.verified = func() verify.Result { return verify.Result{} }
+	all = m.gather(t)
+	for _, f := range []*family{famCheckMessages, famCheckDuration, famCheckFaults, famCheckDue} {
+		if all[f.name] != nil {
+			t.Errorf("%s is exported without a check", f.name)
+		}
+	}
+	if expect(t, all, famChecked); all[famChecked.name] == nil {
+		t.Error("nothing says that there was no check")
+	}
 }
 
 // What is not known is not exported: a slot without a limit is not one with none
@@ -216,13 +264,16 @@ func TestMetrics_TellWhatPostgresKnew(t *testing.T) {
 func TestMetrics_LeaveOutWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	f := figures()
-	f.Slot.SafeBytes, f.Slot.LimitBytes, f.Replication.InactiveSince = nil, nil, nil
+	f.Slot.SafeBytes, f.Slot.LimitBytes, f.Replication = nil, nil, status.SlotFigures{}
 	m := of(busy()).withFigures(f)
 	seen := *m.watch.last()
-	seen.timeToLoss = nil
+	seen.timeToLoss, seen.horizonHeld, seen.own = nil, nil, nil
 	m.watch.seen.Store(&seen)
 	all := m.gather(t)
-	for _, f := range []*family{famSafe, famLimit, famTimeToLoss, famSlotInactive} {
+	for _, f := range []*family{
+		famSafe, famLimit, famTimeToLoss, famSlotInactive, famOwnWAL, famDecoded, famSpilled, famSpilledTransactions,
+		famHorizonAge, famHorizonHeld, famFailover, famFailoverReady,
+	} {
 		if all[f.name] != nil {
 			t.Errorf("%s is exported", f.name)
 		}
@@ -255,9 +306,9 @@ func TestMetrics_OfAStandbyHaveTheSameNames(t *testing.T) {
 	}
 	r := relay.New(relay.Config{Slot: "s"}, nowhere, standbySource{}, nil, zap.NewNop())
 	m := New(Options{
-		Relay: r, Ready: func(*relay.State) bool { return true }, Live: func(*relay.State) bool { return true },
+		Relay: r, Ready: func(*relay.State) bool { return true }, Live: func(*relay.State) bool { return true }, Verified: checked,
 	}, zap.NewNop())
-	m.watch.seen.Store(&sight{figures: figures(), at: time.Now(), timeToLoss: new(1.0)})
+	m.watch.seen.Store(&sight{figures: figures(), at: time.Now(), timeToLoss: new(1.0), horizonHeld: new(1.0), own: new(1.0)})
 	var got, want []string
 	for name := range m.gather(t) {
 		got = append(got, name)

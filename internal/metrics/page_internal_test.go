@@ -60,6 +60,9 @@ const recipes = `
 | backlog, by reason | ` + "`max by (reason) (outbox_relay_deferred_messages)`" + ` |
 | is the backlog shrinking | ` + "`deriv(sum(max by (reason) (outbox_relay_deferred_messages))[15m:1m])`" + ` |
 | WAL that the server writes a second | ` + "`max(rate(outbox_relay_wal_written_bytes_total[5m]))`" + ` |
+| WAL that relays write for a message, from Postgres 18 on | ` + "`max(rate(outbox_relay_wal_own_bytes_total[1h])) / sum(rate(outbox_relay_dispatched_total[1h]))`" + ` |
+| WAL that the server writes for a message, with all that others write | ` + "`max(rate(outbox_relay_wal_written_bytes_total[1h])) / sum(rate(outbox_relay_dispatched_total[1h]))`" + ` |
+| share of what is decoded for the slot that is of the outbox | ` + "`sum(rate(outbox_relay_stream_bytes_total[1h])) / max(rate(outbox_relay_slot_decoded_bytes_total[1h]))`" + ` |
 | which relay moves messages | ` + "`outbox_relay_leader == 1`" + ` |
 | how full the window is | ` + "`outbox_relay_window_messages / outbox_relay_window_messages_limit`" + ` |
 `

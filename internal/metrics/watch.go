@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"errors"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +24,6 @@ const (
 	readTimeout = 12 * time.Second
 	// byeTimeout bounds the farewell to the server.
 	byeTimeout = 2 * time.Second
-	// rateWindow is the time over which the speed of the WAL is measured.
-	rateWindow = 5 * time.Minute
 )
 
 // watch asks Postgres from time to time and keeps the answer. One connection lasts
@@ -40,24 +37,19 @@ type watch struct {
 	seen atomic.Pointer[sight]
 
 	// Of run alone.
-	conn    *pgx.Conn
-	samples []sample
-	told    bool
+	conn   *pgx.Conn
+	course course
+	told   bool
 }
 
 // sight is what was seen last.
 type sight struct {
-	figures    *status.Figures // nil before the first read
-	at         time.Time       // when; before the first read, when the watch was made
-	took       time.Duration
-	failures   uint64
-	timeToLoss *float64
-}
-
-// sample is how much WAL there was at a time.
-type sample struct {
-	at      time.Time
-	written int64
+	figures  *status.Figures // nil before the first read
+	at       time.Time       // when; before the first read, when the watch was made
+	took     time.Duration
+	failures uint64
+	// What follows is known from several looks; nil while it is not.
+	timeToLoss, horizonHeld, own *float64
 }
 
 func (w *watch) last() *sight { return w.seen.Load() }
@@ -101,7 +93,7 @@ func (w *watch) read(ctx context.Context) {
 	}
 	w.told = false
 	next.figures, next.at = figures, w.now()
-	next.timeToLoss = w.timeToLoss(next.at, figures)
+	w.course.see(&next)
 	w.seen.Store(&next)
 }
 
@@ -142,26 +134,4 @@ func (w *watch) disconnect() {
 	defer cancel()
 	_ = w.conn.Close(ctx)
 	w.conn = nil
-}
-
-// timeToLoss is how long what may still be written lasts, in seconds, at the speed
-// of the last minutes. It is nil without a limit, and until the speed is known.
-func (w *watch) timeToLoss(now time.Time, f *status.Figures) *float64 {
-	if n := len(w.samples); n > 0 && f.WrittenBytes < w.samples[n-1].written {
-		w.samples = nil // another server, behind the one before
-	}
-	w.samples = append(w.samples, sample{now, f.WrittenBytes})
-	for len(w.samples) > 2 && now.Sub(w.samples[1].at) >= rateWindow {
-		w.samples = w.samples[1:]
-	}
-	first := w.samples[0]
-	elapsed := now.Sub(first.at).Seconds()
-	if elapsed <= 0 || f.Slot == nil || f.Slot.SafeBytes == nil {
-		return nil
-	}
-	left := math.Inf(1)
-	if written := f.WrittenBytes - first.written; written > 0 {
-		left = float64(*f.Slot.SafeBytes) / (float64(written) / elapsed)
-	}
-	return &left
 }

@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"errors"
-	"math"
 	"testing"
 	"time"
 
@@ -88,47 +87,5 @@ func TestWatch_PausesLongerAfterSlowAnswers(t *testing.T) {
 	}
 	if readSeldom+readTimeout >= fresh {
 		t.Errorf("figures are too old after %s, and come every %s", fresh, readSeldom+readTimeout)
-	}
-}
-
-func TestWatch_TimeToLoss(t *testing.T) {
-	t.Parallel()
-	const megabyte = 1 << 20
-	w := new(watch)
-	at := func(after time.Duration, written int64, safe *int64) *float64 {
-		f := &status.Figures{WrittenBytes: written}
-		f.Slot = &status.Slot{SafeBytes: safe}
-		return w.timeToLoss(noon.Add(after), f)
-	}
-	safe := new(int64(600 * megabyte))
-	expect := func(what string, got *float64, want float64) {
-		t.Helper()
-		if got == nil || math.Abs(*got-want) > 0.001 && *got != want {
-			t.Errorf("%s: got %v, want %v", what, got, want)
-		}
-	}
-	if got := at(0, 100*megabyte, safe); got != nil {
-		t.Errorf("the speed is known from one sample: %v", *got)
-	}
-	expect("nothing was written", at(15*time.Second, 100*megabyte, safe), math.Inf(1))
-	expect("a megabyte a second", at(30*time.Second, 130*megabyte, safe), 600)
-	if got := at(45*time.Second, 145*megabyte, nil); got != nil {
-		t.Errorf("without a limit: %v", *got)
-	}
-	// Ten megabytes a second from here on: after five minutes nothing else counts.
-	for i := range 25 {
-		after := time.Duration(i+4) * 15 * time.Second
-		got := at(after, int64(145+150*(i+1))*megabyte, safe)
-		if i == 24 {
-			expect("the last five minutes", got, 60)
-		}
-	}
-	if got := at(time.Hour, megabyte, safe); got != nil {
-		t.Errorf("on another server: %v", *got)
-	}
-	w.samples = nil
-	f := &status.Figures{}
-	if w.timeToLoss(noon, f) != nil || w.timeToLoss(noon.Add(time.Minute), f) != nil {
-		t.Error("without a slot")
 	}
 }

@@ -21,8 +21,8 @@ const (
 	OlderOutcome Kind = "older_outcome"
 )
 
-// kinds are the kinds in the order in which they are told.
-var kinds = []Kind{Unaccounted, TwoOutcomes, NoDeadLetter, WithdrawnAndThere, OlderOutcome}
+// Kinds are all kinds, in the order in which they are told.
+var Kinds = []Kind{Unaccounted, TwoOutcomes, NoDeadLetter, WithdrawnAndThere, OlderOutcome}
 
 // Fault is what is wrong with one message.
 type Fault struct {

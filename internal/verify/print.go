@@ -104,7 +104,7 @@ func (r *Report) printRanges(w io.Writer) error {
 
 func (r *Report) printFaults(w io.Writer) error {
 	total := int64(0)
-	for _, kind := range kinds {
+	for _, kind := range Kinds {
 		n := r.Faults[kind]
 		if n == 0 {
 			continue

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // Config says what is looked at. Zero values are the defaults.
@@ -33,9 +35,19 @@ type Config struct {
 	// Ranges lists the counts of each batch.
 	Ranges bool
 
+	// Rest is how many times as long as a batch took to rest after it, for a check
+	// that nobody waits for; 0 does not rest.
+	Rest int
+	// GoOn is asked after each batch, unless it is nil: false ends the check with
+	// [ErrStopped].
+	GoOn func() bool
+
 	// pause is the wait between two looks.
 	pause time.Duration
 }
+
+// ErrStopped says that Config.GoOn has ended a check.
+var ErrStopped = errors.New("stopped")
 
 const (
 	defaultBatch    = 10_000
@@ -167,13 +179,28 @@ func (v *verifier) run(ctx context.Context) error {
 		return err
 	}
 	for after := v.report.From - 1; after < v.report.To; {
+		began := time.Now()
 		last, err := v.batch(ctx, after)
 		if err != nil {
+			return err
+		}
+		if err := v.rest(ctx, time.Since(began)); err != nil {
 			return err
 		}
 		after = last
 	}
 	return v.lookAgain(ctx)
+}
+
+// rest waits after a batch that took so long, and reports whether to go on.
+func (v *verifier) rest(ctx context.Context, took time.Duration) error {
+	if v.cfg.Rest > 0 && !waits.Sleep(ctx, time.Duration(v.cfg.Rest)*took) {
+		return context.Cause(ctx)
+	}
+	if v.cfg.GoOn != nil && !v.cfg.GoOn() {
+		return ErrStopped
+	}
+	return nil
 }
 
 // in puts the schema's name into a statement.
@@ -186,9 +213,11 @@ const statementTimeout = 30 * time.Second
 
 // Tables that fill and empty within minutes mislead the planner, and a batch must
 // not become a scan of a table. Nobody waits for us, and we do not wait long for
-// somebody who locks a table as a whole.
+// somebody who locks a table as a whole. A batch needs little memory and one
+// process, whatever the server gives to others.
 var sqlLimits = fmt.Sprintf(`set local statement_timeout = %d; set local lock_timeout = '5s';
-set local enable_seqscan = off; set local enable_bitmapscan = off`, statementTimeout.Milliseconds())
+set local enable_seqscan = off; set local enable_bitmapscan = off;
+set local work_mem = '8MB'; set local max_parallel_workers_per_gather = 0; set local jit = off`, statementTimeout.Milliseconds())
 
 // snapshot runs do in a transaction that sees one moment.
 func (v *verifier) snapshot(ctx context.Context, do func(pgx.Tx) error) error {
