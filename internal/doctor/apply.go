@@ -45,6 +45,7 @@ func Apply(ctx context.Context, database *pgx.ConnConfig, repairs []Repair, log 
 	config.ConnectTimeout = connectTimeout
 	maps.Copy(config.RuntimeParams, map[string]string{
 		"application_name": "outbox-relay doctor", "lock_timeout": lockWait, "default_transaction_read_only": "off",
+		"search_path": "pg_catalog, pg_temp", // see pgtext.PinPath
 	})
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {

@@ -46,40 +46,62 @@ func backlog(ctx context.Context, p *patient) (finding, error) {
 // sqlWriters finds transactions that have written, prepared ones too. A role that
 // may not see others gets its own only.
 const sqlWriters = `
-	select format('pid %s of %s, %s', pid, usename, coalesce(nullif(application_name, ''), 'no application name')),
-		extract(epoch from now() - xact_start)::float8
+	select format('pid %s of %s, %s, %s', pid, usename, coalesce(nullif(application_name, ''), 'no application name'), state),
+		extract(epoch from now() - xact_start)::float8, format('select pg_terminate_backend(%s)', pid)
 	from pg_stat_activity
 	where backend_xid is not null and pid <> pg_backend_pid() and xact_start < now() - $1 * interval '1 second'
 	union all
-	select format('prepared transaction %L of %s', gid, owner), extract(epoch from now() - prepared)::float8
+	select format('prepared transaction %L of %s', gid, owner), extract(epoch from now() - prepared)::float8,
+		format('rollback prepared %L', gid)
 	from pg_prepared_xacts where prepared < now() - $1 * interval '1 second'
 	order by 2 desc limit 5`
+
+// openTransaction is one that has written.
+type openTransaction struct {
+	name string
+	open time.Duration
+	end  statements // what ends it
+}
+
+// writersOpen are the transactions that are open for so long, the oldest first. A
+// role without pg_read_all_stats does not see when those of others began.
+func (p *patient) writersOpen(ctx context.Context, least time.Duration) (found []openTransaction, err error) {
+	rows, err := p.conn.Query(ctx, sqlWriters, least.Seconds())
+	if err != nil {
+		return nil, err
+	}
+	var name, end string
+	var seconds float64
+	_, err = pgx.ForEachRow(rows, []any{&name, &seconds, &end}, func() error {
+		found = append(found, openTransaction{name, time.Duration(seconds * float64(time.Second)), statements{end}})
+		return nil
+	})
+	return found, err
+}
+
+func (p *patient) seesSessions(ctx context.Context) (sees bool, err error) {
+	err = p.conn.QueryRow(ctx, `
+		select pg_has_role(current_user, oid, 'usage') from pg_roles where rolname = 'pg_read_all_stats'`).Scan(&sees)
+	return sees, err
+}
 
 // longWriters looks for transactions that hold back what the server can forget of
 // its WAL, the making of a slot, and vacuum.
 func longWriters(ctx context.Context, p *patient) (finding, error) {
-	var sees bool
-	err := p.conn.QueryRow(ctx, `
-		select pg_has_role(current_user, oid, 'usage') from pg_roles where rolname = 'pg_read_all_stats'`).Scan(&sees)
+	sees, err := p.seesSessions(ctx)
 	switch {
 	case err != nil:
 		return finding{}, err
 	case !sees:
 		return skip("needs pg_read_all_stats: grant pg_read_all_stats to " + ident(p.conn.Config().User)), nil
 	}
-	rows, err := p.conn.Query(ctx, sqlWriters, p.long.Seconds())
-	if err != nil {
-		return finding{}, err
+	writers, err := p.writersOpen(ctx, p.long)
+	if err != nil || len(writers) == 0 {
+		return pass("none"), err
 	}
 	var names []string
-	var name string
-	var seconds float64
-	_, err = pgx.ForEachRow(rows, []any{&name, &seconds}, func() error {
-		names = append(names, fmt.Sprintf("%s, open for %v", name, time.Duration(seconds*float64(time.Second)).Round(time.Second)))
-		return nil
-	})
-	if err != nil || len(names) == 0 {
-		return pass("none"), err
+	for _, w := range writers {
+		names = append(names, fmt.Sprintf("%s, open for %v", w.name, w.open.Round(time.Second)))
 	}
 	return finding{
 		status: Warn, observed: strings.Join(names, "; "),

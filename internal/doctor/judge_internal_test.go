@@ -139,7 +139,7 @@ func TestD33_D34_WhatHoldsTheServerBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, f, Warn, "the report, open for")
+	says(t, f, Warn, "the report, idle in transaction, open for")
 	exec(t, other, "prepare transaction "+literal(name))
 	t.Cleanup(func() {
 		if _, err := other.Exec(context.Background(), "rollback prepared "+literal(name)); err != nil {
@@ -162,4 +162,36 @@ func TestD33_D34_WhatHoldsTheServerBack(t *testing.T) {
 		}
 		says(t, f, Pass, "")
 	}
+}
+
+// Who keeps the WAL of a slot decides what to do: a relay that is gone, one that
+// waits, or a transaction that nobody has ended.
+func TestKeeper(t *testing.T) {
+	t.Parallel()
+	p, other := onServer(t)
+	p.slot, p.cfg.Slot = &slot{}, "ours"
+	keeps := func(why, remedy, sql string) {
+		t.Helper()
+		k, err := p.keeper(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(k.why, why) || !strings.Contains(k.remedy, remedy) || !strings.Contains(k.sql.String(), sql) {
+			t.Errorf("is %+v, want %q, %q and %q", k, why, remedy, sql)
+		}
+	}
+	exec(t, p.conn, "select pg_create_logical_replication_slot("+literal(p.cfg.Slot)+", 'pgoutput')")
+	keeps("nobody reads it", "start the relay", "")
+
+	p.slot.active = true
+	exec(t, other, "set application_name = 'the report'", "create table a ()", "begin", "create table b ()")
+	exec(t, p.conn, "select pg_logical_emit_message(false, '', repeat('x', 1000000))")
+	keeps("has not confirmed", "what the relay waits for", "")
+
+	exec(t, p.conn, "select pg_replication_slot_advance("+literal(p.cfg.Slot)+", pg_current_wal_lsn())")
+	keeps("a transaction that is open: ", "A restart of the relay", "select pg_terminate_backend(")
+
+	exec(t, p.conn, "create role relay replication", "set role relay")
+	keeps("a transaction that is open", "as a role with pg_read_all_stats", "")
+	exec(t, p.conn, "reset role")
 }

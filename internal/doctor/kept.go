@@ -97,14 +97,24 @@ func slotRisk(ctx context.Context, p *patient) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	return p.risk(l), nil
+	f := p.risk(l)
+	if f.status == Pass {
+		return f, nil
+	}
+	k, err := p.keeper(ctx)
+	if err != nil {
+		return finding{}, err
+	}
+	f.message += ": " + k.why
+	f.remedy = k.remedy + "; " + f.remedy
+	return f, nil
 }
 
+// risk judges the slot by what the server says of it.
 func (p *patient) risk(l limits) finding {
 	f := finding{
 		observed: "wal_status " + p.slot.walStatus,
-		remedy: "see why the slot is not read (D12, D33); raise max_slot_wal_keep_size meanwhile, as superuser, if the disk has room; " +
-			"no restart",
+		remedy:   "raise max_slot_wal_keep_size meanwhile, as superuser, if the disk has room: no restart",
 	}
 	if l.keep >= 0 {
 		f.sql = p.setting("max_slot_wal_keep_size", fmt.Sprintf("%dMB", max(suggestedKeep, 2*l.keep)/mebibyte), true)
@@ -138,14 +148,24 @@ func keptWAL(ctx context.Context, p *patient) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	return p.keeps(kept, l), nil
+	f := p.keeps(kept, l)
+	if f.status == Pass {
+		return f, nil
+	}
+	k, err := p.keeper(ctx)
+	if err != nil {
+		return finding{}, err
+	}
+	f.message += ": " + k.why
+	f.remedy, f.sql = k.remedy, k.sql
+	return f, nil
 }
 
 func (p *patient) keeps(kept int64, l limits) finding {
 	f := finding{
 		status: Warn, observed: size(kept),
 		message: "slot " + ident(p.cfg.Slot) + " keeps " + size(kept) + " of WAL",
-		remedy:  "start the relay, or see what it waits for (D12, D33); `outbox-relay status` says how fast it grows",
+		remedy:  "find what it is kept for",
 	}
 	switch {
 	case l.keep >= 0 && kept > l.keep/2:
