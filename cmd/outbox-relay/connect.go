@@ -30,6 +30,10 @@ func connect(ctx context.Context, cfg *config.Config) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, &connectError{err}
 	}
+	if err := pgtext.PinPath(ctx, conn); err != nil {
+		_ = conn.Close(ctx)
+		return nil, &connectError{err}
+	}
 	return conn, nil
 }
 
