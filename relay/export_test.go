@@ -11,3 +11,10 @@ func (r *Relay) HoldRouter() (release func()) {
 	mu.Lock()
 	return mu.Unlock
 }
+
+// Carried is the number of outcomes that are remembered from earlier sessions.
+func (r *Relay) Carried() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.carried)
+}

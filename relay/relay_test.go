@@ -404,6 +404,40 @@ func TestRelay_BrokenStream_AcceptedIsMarkedWithoutASecondRequest(t *testing.T) 
 	}
 }
 
+// The session ends before it learns that the marks of messages from the table were
+// committed: nobody reads them again, and they are not remembered for ever.
+func TestRelay_BrokenStream_ForgetsWhatIsMarked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.OutcomeLinger = time.Hour
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, payload) select 'k' || i, 'q', '{}' from generate_series(1, 2) i`)
+	b.exec(`insert into outbox.deferred (message_id, queue, reason) select id, 'q', 'recovered' from outbox.messages`)
+	sent := make(chan struct{}, 10)
+	b.start(publisherFunc(func(context.Context, *outbox.Row) (relay.Receipt, error) {
+		sent <- struct{}{}
+		return relay.Receipt{}, nil
+	}))
+	<-sent
+	<-sent
+	b.exec(`with gone as (delete from outbox.deferred where message_id = 1 returning message_id)
+		insert into outbox.dispatched (message_id, attempts) select message_id, 1 from gone`)
+	b.source.broken <- errors.New("broken")
+	b.awaitCount(2, `select epoch from outbox.relays`)
+	pgtest.Eventually(t, patience, func() error {
+		if n := b.moving.Carried(); n != 0 {
+			return fmt.Errorf("%d outcomes are remembered, want none", n)
+		}
+		return nil
+	})
+	if err := b.stopped(); err != nil {
+		t.Error(err)
+	}
+	if n := b.count(countDispatched); n != 2 || len(sent) != 0 {
+		t.Errorf("%d messages are marked and %d sent again, want 2 and none", n, len(sent))
+	}
+}
+
 // OUT-08: the SQL connection dies again and again; everything is marked once it
 // lives, without a second request.
 func TestRelay_BrokenConnection_MarksLater(t *testing.T) {

@@ -2,7 +2,12 @@ package relay
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
@@ -83,6 +88,29 @@ func (r *Relay) keep(left []*outcome) {
 	}
 }
 
+// forgetMarked drops what is marked after all: only the answer to the commit was
+// lost. A message of the table would not be read again, and as long as anything is
+// remembered, everything that comes is looked up. The caller has taken over: no
+// commit of an earlier epoch is under way.
+func (r *Relay) forgetMarked(ctx context.Context) error {
+	r.mu.Lock()
+	ids := slices.Collect(maps.Keys(r.carried))
+	r.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	marked, err := r.reading.marked(ctx, ids)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range marked {
+		delete(r.carried, id)
+	}
+	return nil
+}
+
 // takeCarried returns what keep remembered of a message, once; nil without. A
 // database that was put back to an earlier state gives numbers out again: then
 // what is remembered is of another message, which the key tells.
@@ -102,3 +130,21 @@ func (r *Relay) carriesAny() bool {
 	defer r.mu.Unlock()
 	return len(r.carried) > 0
 }
+
+// marked returns which of the messages have a row in dispatched.
+func (s *store) marked(ctx context.Context, ids []int64) (marked []int64, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, s.in(sqlMarked), ids)
+		if err != nil {
+			return err
+		}
+		marked, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look up marks: %w", err)
+	}
+	return marked, nil
+}
+
+const sqlMarked = `select message_id from outbox.dispatched where message_id = any ($1::bigint[])`

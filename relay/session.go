@@ -116,6 +116,9 @@ func (s *session) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := s.relay.forgetMarked(ctx); err != nil {
+			return err
+		}
 		s.horizon = horizon
 		s.router.apply(time.Now(), settings)
 		s.router.holdQueues(queues)
