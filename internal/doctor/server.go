@@ -2,7 +2,10 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const oldestServer = 140000
@@ -35,35 +38,70 @@ func serverVersion(ctx context.Context, p *patient) (finding, error) {
 // writable looks for a standby and for sessions that are read-only.
 func writable(ctx context.Context, p *patient) (finding, error) {
 	var recovering bool
-	var readOnly, source string
-	err := p.conn.QueryRow(ctx, `
-		select pg_is_in_recovery(), current_setting('transaction_read_only'),
-			(select source from pg_settings where name = 'default_transaction_read_only')`).
-		Scan(&recovering, &readOnly, &source)
-	switch {
-	case err != nil:
+	if err := p.conn.QueryRow(ctx, `select pg_is_in_recovery()`).Scan(&recovering); err != nil {
 		return finding{}, err
-	case recovering:
+	}
+	if recovering {
 		return finding{
 			status: Fail, observed: "in recovery: a standby",
 			message: address(p.cfg.Database) + " is a standby; outcomes can be recorded on the primary only",
 			remedy:  "use the address of the primary, or list all hosts with target_session_attrs=read-write",
 		}, nil
-	case readOnly == "on":
+	}
+	readOnly, source, err := p.readOnlySessions(ctx)
+	switch {
+	case err != nil:
+		return finding{}, err
+	case readOnly:
 		return p.readOnly(source), nil
 	}
 	return pass("a primary, takes writes"), nil
 }
+
+// readOnlySessions reports whether sessions of the relay's role are read-only, and which
+// source of settings decides that, in the words of pg_settings.
+func (p *patient) readOnlySessions(ctx context.Context) (readOnly bool, source string, err error) {
+	if p.cfg.Role == "" {
+		err = p.conn.QueryRow(ctx, sqlOwnSession).Scan(&readOnly, &source)
+		return readOnly, source, err
+	}
+	err = p.conn.QueryRow(ctx, sqlSessionOfRole, p.cfg.Role).Scan(&readOnly, &source)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, "", nil
+	}
+	return readOnly, source, err
+}
+
+const sqlOwnSession = `
+	select current_setting('transaction_read_only')::bool, source
+	from pg_settings where name = 'default_transaction_read_only'`
+
+// The order is the server's own when a session begins. What this connection has
+// from a source of its own says nothing about the server's files.
+const sqlSessionOfRole = `
+	select value::bool, source from (
+		select split_part(setting, '=', 2) as value, s.setrole = 0 as everybody, s.setdatabase = 0 as everywhere,
+			case when s.setrole = 0 and s.setdatabase = 0 then 'global' when s.setrole = 0 then 'database'
+				when s.setdatabase = 0 then 'user' else 'database user' end as source
+		from pg_db_role_setting s, unnest(s.setconfig) setting
+		where setting like 'default\_transaction\_read\_only=%'
+			and (s.setdatabase = 0 or s.setdatabase = (select oid from pg_database where datname = current_database()))
+			and (s.setrole = 0 or s.setrole = (select oid from pg_roles where rolname = $1))
+		union all
+		select reset_val, true, null, source from pg_settings
+		where name = 'default_transaction_read_only' and source in ('default', 'configuration file', 'command line')
+	) candidates
+	order by everybody, everywhere nulls last limit 1`
 
 // readOnly tells who made the session read-only and undoes it where that is one
 // statement.
 func (p *patient) readOnly(source string) finding {
 	f := finding{
 		status: Fail, observed: "default_transaction_read_only is on, set by: " + source,
-		message: "sessions of role " + ident(p.conn.Config().User) + " are read-only: no outcome can be recorded",
+		message: "sessions of role " + ident(p.role()) + " are read-only: no outcome can be recorded",
 		remedy:  "let the role write",
 	}
-	role, database := ident(p.conn.Config().User), ident(p.conn.Config().Database)
+	role, database := ident(p.role()), ident(p.conn.Config().Database)
 	const reset = " reset default_transaction_read_only"
 	switch source {
 	case "user":
@@ -72,7 +110,9 @@ func (p *patient) readOnly(source string) finding {
 		f.sql, f.safe = script("alter role "+role+" in database "+database+reset), true
 	case "database":
 		f.sql = script("alter database " + database + reset)
-	case "configuration file", "global":
+	case "global":
+		f.sql = script("alter role all" + reset)
+	case "configuration file":
 		f.sql = script("alter system set default_transaction_read_only = off", "select pg_reload_conf()")
 	case "client":
 		f.remedy = "take default_transaction_read_only out of DATABASE_URL or PGOPTIONS"

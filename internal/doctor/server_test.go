@@ -71,10 +71,45 @@ func TestD02_ReadOnly(t *testing.T) {
 			cfg.Database = as(cfg.Database, role)
 			execute(t, url, strings.NewReplacer("ROLE", pgx.Identifier{role}.Sanitize(),
 				"DATABASE", pgx.Identifier{cfg.Database.Database}.Sanitize()).Replace(statement))
+			// An administrator, whose own sessions may be others, finds the same.
+			theirs := newConfig(t, admin)
+			theirs.Role = role
+			expect(t, theirs, "D02", doctor.Fail, "read-only", pgx.Identifier{role}.Sanitize())
 			mend(t, admin, expect(t, cfg, "D02", doctor.Fail, "read-only"))
 			expect(t, cfg, "D02", doctor.Pass)
+			expect(t, theirs, "D02", doctor.Pass)
 		})
 	}
+}
+
+// Sessions of the administrator that are read-only say nothing about the relay's.
+func TestD02_ReadOnlyAdministrator(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	cfg := newConfig(t, url+"&default_transaction_read_only=on")
+	expect(t, cfg, "D02", doctor.Fail, "DATABASE_URL")
+	cfg.Role = newRole(t, url, "")
+	expect(t, cfg, "D02", doctor.Pass)
+}
+
+// What is set for a role in a database goes before what is set for all.
+func TestD02_TheNearestSettingDecides(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	url := cluster.Database(t)
+	cfg := newConfig(t, url+"&default_transaction_read_only=off")
+	cfg.Role = newRole(t, url, "")
+	role, database := pgx.Identifier{cfg.Role}.Sanitize(), pgx.Identifier{cfg.Database.Database}.Sanitize()
+	admin := url + "&default_transaction_read_only=off"
+	execute(t, admin, "alter role all set default_transaction_read_only = on")
+	r := expect(t, cfg, "D02", doctor.Fail, "global", "alter role all")
+	execute(t, admin, "alter database "+database+" set default_transaction_read_only = off")
+	expect(t, cfg, "D02", doctor.Pass)
+	execute(t, admin, "alter role "+role+" set default_transaction_read_only = on")
+	expect(t, cfg, "D02", doctor.Fail, "alter role "+role)
+	execute(t, admin, "alter role "+role+" in database "+database+" set default_transaction_read_only = off")
+	expect(t, cfg, "D02", doctor.Pass)
+	mend(t, admin, r)
 }
 
 // OUT-09: the address leads to a standby.
