@@ -131,6 +131,7 @@ func healthy() world {
 			set("outbox_relay_request_duration_seconds_bucket", `le="10",queue="orders"`, "0+600x60")
 			set("outbox_relay_request_duration_seconds_bucket", `le="+Inf",queue="orders"`, "0+600x60")
 			set("outbox_relay_retention_last_success_timestamp_seconds", "", "0+60x60")
+			set("outbox_relay_verify_due_timestamp_seconds", "", "1200x20 86000x40") // the first check, and the next day's
 		} else {
 			set("outbox_relay_retention_last_success_timestamp_seconds", "", "0x60")
 		}
@@ -140,12 +141,17 @@ func healthy() world {
 		set("outbox_relay_slot_active", "", "1x60")
 		set("outbox_relay_slot_retained_bytes", "", "16777216x60")
 		set("outbox_relay_slot_limit_bytes", "", "10737418240x60")
+		set("outbox_relay_slot_catalog_xmin_age_transactions", "", "300+60x60")
+		set("outbox_relay_slot_failover_ready", "", "1x60")
 		set("outbox_relay_slot_time_to_loss_seconds", "", "+Inf +Inf 1200x58") // much is written, and confirmed
 		for _, one := range []string{"outbox_relay_ready", "outbox_relay_live", "outbox_relay_sessions_total"} {
 			set(one, "", "1x60")
 		}
 		set("outbox_relay_mode", `mode="wal"`, "1x60")
 		for name, labels := range map[string][]string{
+			"outbox_relay_spans_lost_total":                   {""},
+			"outbox_relay_verify_fault_messages":              {`kind="unaccounted"`, `kind="two_outcomes"`},
+			"outbox_relay_slot_spilled_transactions_total":    {""},
 			"outbox_relay_state":                              {`state="holding"`, `state="careful"`},
 			"outbox_relay_without_outcome_oldest_age_seconds": {""},
 			"outbox_relay_without_outcome_messages":           {""},
@@ -223,6 +229,10 @@ var faults = []fault{
 	{name: "a dead letter", changes: map[string]string{`outbox_relay_dead_letters_total{reason="refused"}`: "0x50 1x10", `outbox_relay_dead_letter_messages{reason="refused"}`: "0x50 1x10"}, alerts: []string{"OutboxRelayDeadLetters"}},
 	{name: "many dead letters", changes: map[string]string{`outbox_relay_dead_letter_messages{reason="refused"}`: "101x60"}, alerts: []string{"OutboxRelayManyDeadLetters"}},
 	{name: "the sweep finds messages", changes: map[string]string{"outbox_relay_recovered_total": "0x50 3x10"}, alerts: []string{"OutboxRelayRecovered"}},
+	{name: "unaccounted", changes: map[string]string{`outbox_relay_verify_fault_messages{kind="unaccounted"}`: "0x58 3x2"}, alerts: []string{"OutboxRelayUnaccounted"}},
+	{name: "changed by hand", changes: map[string]string{`outbox_relay_verify_fault_messages{kind="two_outcomes"}`: "0x58 1x2"}, alerts: []string{"OutboxRelayContradictions"}},
+	{name: "no check for two days", changes: map[string]string{"outbox_relay_verify_due_timestamp_seconds": "-84600x60"}, alerts: []string{"OutboxRelayCheckLate"}},
+	{name: "collector down", changes: map[string]string{"outbox_relay_spans_lost_total": "0x30 5+5x30"}, alerts: []string{"OutboxRelaySpansLost"}},
 	{name: "key revoked", changes: map[string]string{`outbox_relay_endpoint_closed{class="endpoint_closed"}`: "0x57 1x3"}, alerts: []string{"OutboxRelayKeyRefused"}},
 	{name: "queue service down", changes: map[string]string{`outbox_relay_endpoint_closed{class="transient"}`: "0x50 1x10"}, alerts: []string{"OutboxRelayEndpointClosed"}},
 	{name: "queue missing", changes: map[string]string{`outbox_relay_queue_closed{queue="orders"}`: "0x50 1x10"}, alerts: []string{"OutboxRelayQueueClosed"}},
@@ -245,6 +255,11 @@ var faults = []fault{
 	{name: "much WAL", changes: map[string]string{"outbox_relay_slot_retained_bytes": "3000000000x60"}, alerts: []string{"OutboxRelayRetainedWAL"}},
 	{name: "no limit", without: "outbox_relay_slot_limit_bytes", alerts: []string{"OutboxRelaySlotNoLimit"}},
 	{name: "no limit, much WAL", without: "outbox_relay_slot_limit_bytes", changes: map[string]string{"outbox_relay_slot_retained_bytes": "6000000000x60"}, alerts: []string{"OutboxRelayRetainedWAL", "OutboxRelaySlotNoLimit"}},
+	{name: "old horizon", changes: map[string]string{"outbox_relay_slot_catalog_xmin_age_transactions": "8000000+60000x60"}, alerts: []string{"OutboxRelayHorizonOld"}},
+	{name: "very old horizon", changes: map[string]string{"outbox_relay_slot_catalog_xmin_age_transactions": "99000000+60000x60"}, alerts: []string{"OutboxRelayHorizonOld", "OutboxRelayHorizonVeryOld"}},
+	{name: "large transactions all the time", changes: map[string]string{"outbox_relay_slot_spilled_transactions_total": "0+3x60"}, alerts: []string{"OutboxRelaySpilling"}},
+	{name: "one large transaction", changes: map[string]string{"outbox_relay_slot_spilled_transactions_total": "0x40 1x20"}, alerts: nil},
+	{name: "the standby is gone", changes: map[string]string{"outbox_relay_slot_failover_ready": "1x45 0x15"}, alerts: []string{"OutboxRelayFailoverNotReady"}},
 	{name: "slot moved", changes: map[string]string{"outbox_relay_slot_moves_total": "0x50 1x10"}, alerts: []string{"OutboxRelaySlotMoved"}},
 }
 
