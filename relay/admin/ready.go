@@ -157,12 +157,24 @@ func (e *examiner) gate(code, what string, g *relay.GateState, idle bool) {
 	switch {
 	case !g.Closed:
 	case idle:
-		e.warn(code, g.Since, "", "%s is closed, and nothing waits for it: %s", what, g.Why())
+		e.warn(code, g.Since, gateHint(g), "%s is closed, and nothing waits for it: %s", what, g.Why())
 	case slices.Contains(passing, g.Class) && e.age(g.Since) < patience:
 		e.warn(code, g.Since, "", "%s is closed for the moment: %s", what, g.Why())
 	default:
-		e.fail(code, g.Since, "", "%s is closed, one request at a time tries whether it is back: %s", what, g.Why())
+		e.fail(code, g.Since, gateHint(g), "%s is closed, one request at a time tries whether it is back: %s", what, g.Why())
 	}
+}
+
+// gateHint is what a person does about a closed gate.
+func gateHint(g *relay.GateState) string {
+	switch g.Class {
+	case relay.EndpointClosed.String():
+		return "put a key that the queue takes into the file of INFRAI_API_KEY_FILE, which is read again by itself, or see to the account's credit; " +
+			"nothing is lost, and all goes out in order afterwards"
+	case relay.QueueClosed.String():
+		return "make the queue: outbox-relay queues provision; or did the application mistype its name?"
+	}
+	return "nothing to do here: the messages wait in the table, and go out in order when it is back"
 }
 
 // queue is about one queue.
@@ -175,13 +187,14 @@ func (e *examiner) queue(q *relay.QueueState) {
 	if since := e.stalled(q); since != nil {
 		e.fail("stalled", since, "", "queue %s: deferred messages may go out, and none of them has for %s", q.Name, e.ago(since))
 	}
+	follows := q.Gate.Closed || e.state.Router.Endpoint.Closed // what is told of these says enough
 	switch {
 	case q.Paused:
 		e.warn("paused", nil, "outbox-relay queues resume "+q.Name, "queue %s is paused, its messages wait", q.Name)
-	case q.Hold != "":
+	case q.Hold != "" && !follows:
 		e.warn("backlog", nil, "", "queue %s: messages wait in the table, new ones behind them (%s)", q.Name, q.Hold)
 	}
-	if q.HeldLanes > 0 {
+	if q.HeldLanes > 0 && !follows {
 		e.warn("held", nil, "outbox-relay deferred list --queue "+q.Name, "queue %s: %d ordering keys wait behind a message that failed", q.Name, q.HeldLanes)
 	}
 }

@@ -118,7 +118,7 @@ func TestReady(t *testing.T) {
 		{"key revoked", func(s *relay.State) { s.Router.Endpoint = gate(relay.EndpointClosed, 0) }, "fail endpoint"},
 		{"queue asks for a pause", queue(func(q *relay.QueueState) { q.Gate, q.InMemory = gate(relay.RateLimited, time.Second), 1 }), "ok queue"},
 		{"queue gone", queue(func(q *relay.QueueState) { q.Gate, q.InMemory = gate(relay.QueueClosed, 0), 1 }), "fail queue"},
-		{"queue gone, messages in the table", queue(func(q *relay.QueueState) { q.Gate, q.Hold = gate(relay.QueueClosed, 0), "held" }), "fail queue backlog"},
+		{"queue gone, messages in the table", queue(func(q *relay.QueueState) { q.Gate, q.Hold = gate(relay.QueueClosed, 0), "held" }), "fail queue"},
 		{"queue gone, and not needed", queue(func(q *relay.QueueState) { q.Gate = gate(relay.QueueClosed, time.Hour) }), "ok queue"},
 
 		{"oldest message", queue(func(q *relay.QueueState) { q.Oldest = ago(29 * time.Second) }), "ok"},
@@ -135,6 +135,10 @@ func TestReady(t *testing.T) {
 			q.OldestCached, q.LastReturn, q.RatePerSecond = ago(time.Minute), ago(40*time.Second), 0.05
 		}), "ok"},
 		{"paused", queue(func(q *relay.QueueState) { q.Paused, q.Hold, q.OldestCached = true, "held", ago(time.Hour) }), "ok paused"},
+		{"key revoked, messages in the table", func(s *relay.State) {
+			s.Router.Endpoint = gate(relay.EndpointClosed, 0)
+			s.Router.Queues = []relay.QueueState{{Name: "orders", Hold: "held", HeldLanes: 2}}
+		}, "fail endpoint"},
 		{"one lane of many", queue(func(q *relay.QueueState) { q.HeldLanes = 1 }), "ok held"},
 		{"a dead letter", func(s *relay.State) { s.Totals.LastDeadLetter = ago(time.Minute) }, "ok dead_letters"},
 		{"a dead letter long ago", func(s *relay.State) { s.Totals.LastDeadLetter = ago(time.Hour) }, "ok"},
