@@ -51,6 +51,8 @@ func TestAPP02_UnusualWaysToInsert(t *testing.T) {
 	}
 	w.Exec(`vacuum full outbox.messages`)
 	w.Insert(scenario.Message{Key: "after"})
+	w.Exec(`alter table outbox.messages alter priority type int, alter delay_seconds type bigint`)
+	w.Insert(scenario.Message{Key: "after-another"})
 	w.Settle()
 	if got, want := len(w.Queue.Accepted("")), len(w.Keys()); got != want {
 		t.Errorf("%d messages accepted, want %d", got, want)
