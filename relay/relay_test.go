@@ -96,7 +96,17 @@ func (s *fakeSource) Resolve(numbers []uint64) {
 	}
 }
 
-func (s *fakeSource) Position() string { return s.position }
+func (s *fakeSource) Position() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.position
+}
+
+func (s *fakeSource) moveOn(position string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.position = position
+}
 
 func (s *fakeSource) Condition() relay.Condition {
 	if condition := s.condition.Load(); condition != nil {
@@ -725,6 +735,7 @@ func TestOPS11_RetentionRemovesDispatchedOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.cfg.Retention = time.Hour
+	b.source.position = "FFFFFFFF/0"
 	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
 	b.exec(`insert into outbox.messages (key, queue, payload, created_at) select 'k' || i, 'q', '{}', now() - interval '10 days' from generate_series(1, 5000) i`)
 	b.exec(`insert into outbox.dispatched (message_id, attempts, dispatched_at) select id, 1, now() - interval '2 hours' from outbox.messages where id <= 4000`)

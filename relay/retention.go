@@ -14,11 +14,14 @@ import (
 // Retention removes dispatched messages with their outcome, discarded dead
 // letters, the record of withdrawals, and expired claims, in small transactions
 // that nobody waits for. A message without outcome, a deferred one and a dead
-// letter that nobody has discarded stay, whatever their age.
+// letter that nobody has discarded stay, whatever their age. So does every outcome
+// until the stream has passed what an earlier session may have handled.
 
 const (
 	retentionBatch    = 1000
 	retentionInterval = time.Minute
+	// retentionReplay is the wait between two looks at the stream.
+	retentionReplay = time.Second
 	// retentionPause is the wait between two batches, so that they never
 	// compete with delivery.
 	retentionPause = 50 * time.Millisecond
@@ -32,9 +35,10 @@ type removed struct{ messages, claims, deadLetters, withdrawn int64 }
 
 // retainAll removes what is old until ctx ends.
 func (s *session) retainAll(ctx context.Context) error {
+	var replay replay
 	for told := false; ; {
 		s.pulses.retention.Begin(time.Now())
-		n, err := s.retain(ctx)
+		n, err := s.retain(ctx, &replay)
 		s.pulses.retention.End(time.Now())
 		if over(ctx) {
 			return nil
@@ -55,15 +59,47 @@ func (s *session) retainAll(ctx context.Context) error {
 			s.log.Info("old rows removed", zap.Int64(keyMessages, n.messages), zap.Int64("claims", n.claims),
 				zap.Int64("dead_letters", n.deadLetters), zap.Int64("withdrawn", n.withdrawn))
 		}
-		if !sleep(ctx, retentionInterval) {
+		wait := retentionInterval
+		if !replay.over {
+			wait = retentionReplay
+		}
+		if !sleep(ctx, wait) {
 			return nil
 		}
 	}
 }
 
+// replay is the part of the stream that an earlier session may have handled. Of a
+// message in it that went out before a crash, its outcome alone says so, however
+// old it is by now.
+type replay struct {
+	end  string // of the WAL, soon after the session began
+	over bool   // the confirmed flush has passed that
+}
+
+// follow looks how far the stream has come.
+func (p *replay) follow(ctx context.Context, s *session) (err error) {
+	store := s.relay.sweeping
+	if s.relay.cfg.Polls {
+		p.over = true
+	}
+	if p.over {
+		return nil
+	}
+	if p.end == "" {
+		err = store.with(ctx, func(conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, `select pg_current_wal_insert_lsn()::text`).Scan(&p.end)
+		})
+	}
+	if err == nil {
+		p.over, err = store.reached(ctx, s.relay.source.Position(), p.end)
+	}
+	return err
+}
+
 // retain removes everything that is old now. What it cannot remove keeps it from
 // nothing else.
-func (s *session) retain(ctx context.Context) (n removed, err error) {
+func (s *session) retain(ctx context.Context, replay *replay) (n removed, err error) {
 	store, cfg := s.relay.sweeping, s.relay.cfg
 	var errs []error
 	note := func(what string, err error) {
@@ -75,13 +111,16 @@ func (s *session) retain(ctx context.Context) (n removed, err error) {
 		s.pulses.retention.Turn(time.Now()) // millions of rows take minutes
 		return sleep(ctx, d)
 	}
-	if cfg.Retention > 0 {
+	if err := replay.follow(ctx, s); err != nil {
+		errs = append(errs, fmt.Errorf("look how far the stream has come: %w", err))
+	}
+	if cfg.Retention > 0 && replay.over {
 		n.messages, err = store.removeAllOld(ctx, rest, cfg.Retention)
 		note("old messages", err)
 		n.withdrawn, err = store.removeSome(ctx, rest, store.sql.removeWithdrawn, retentionBatch, cfg.Retention)
 		note("old withdrawals", err)
 	}
-	if cfg.DeadLetterRetention > 0 {
+	if cfg.DeadLetterRetention > 0 && replay.over {
 		n.deadLetters, err = store.removeSome(ctx, rest, store.sql.removeDiscarded, retentionBatch, cfg.DeadLetterRetention)
 		note("discarded dead letters", err)
 	}
@@ -166,13 +205,16 @@ func (s *store) removeOld(ctx context.Context, after int64, age time.Duration) (
 	return r, err
 }
 
-// Row locks on what is removed only. The message behind the batch, by its primary
+// Row locks on what is removed only. A young message with an old outcome has the
+// number of another one, since somebody made the numbers begin again: it stays, as
+// it may be deferred yet. The message behind the batch, by its primary
 // key, says whether more of them can be old.
 const sqlRemoveOld = `
 with seen as materialized (
 	select message_id, dispatched_at from outbox.dispatched where message_id > $1 order by message_id limit $2
 ), old as materialized (
 	select message_id from seen where dispatched_at < now() - $3::interval
+		and not exists (select from outbox.messages m where m.id = message_id and m.created_at >= now() - $3::interval)
 ), m as (
 	delete from outbox.messages where id in (select message_id from old)
 ), d as (

@@ -125,6 +125,7 @@ func TestRetention_WithoutRightsOnMessages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.cfg.Retention = time.Hour
+	b.source.position = "FFFFFFFF/0"
 	role := pgx.Identifier{"relay of " + b.conn.Config().Database}.Sanitize()
 	b.exec(`create role ` + role + ` login`)
 	t.Cleanup(func() {
@@ -175,6 +176,7 @@ func TestRetention_PassesOverWhatWasDispatchedLate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.cfg.Retention = 7 * 24 * time.Hour
+	b.source.position = "FFFFFFFF/0"
 	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
 	b.exec(`insert into outbox.messages (key, queue, payload, created_at)
 		select 'late-' || i, 'orders', '{}', now() - interval '30 days' from generate_series(1, 2500) i`)
@@ -188,4 +190,42 @@ func TestRetention_PassesOverWhatWasDispatchedLate(t *testing.T) {
 	if n := b.count(countDispatched); n != 2500 {
 		t.Errorf("%d outcomes are left, want 2500", n)
 	}
+}
+
+// A relay that died and is started again long after: what the stream shows once more
+// is known by its old outcome, and goes only when the stream is past it.
+func TestRetention_WaitsForTheStream(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.Retention = time.Hour
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, payload, created_at) values ('k1', 'q', '{}', now() - interval '2 hours')`)
+	b.exec(`insert into outbox.dispatched (message_id, attempts, dispatched_at) select id, 1, now() - interval '2 hours' from outbox.messages`)
+	b.expire(100)
+	queue := &accept{}
+	b.start(queue)
+	b.awaitCount(10, countClaims) // the last thing that retention removes
+	b.source.batches <- rows(1, 1)
+	b.source.awaitResolved(t, 1)
+	if len(queue.order) != 0 {
+		t.Error("a message was sent again whose outcome was old")
+	}
+	b.source.moveOn("FFFFFFFF/0")
+	b.awaitCount(0, `select count(*) from outbox.messages`)
+}
+
+// Somebody made the numbers begin again: a message whose number has the old outcome
+// of another one is not removed while it is deferred.
+func TestRetention_KeepsYoungMessagesWithAnOldOutcome(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.Retention = time.Hour
+	b.source.position = "FFFFFFFF/0"
+	b.exec(`insert into outbox.relays (slot, reconciled_at) values ('s', now())`)
+	b.exec(`insert into outbox.messages (key, queue, payload, created_at) select 'k' || i, 'q', '{}', now() - i * interval '40 minutes' from generate_series(1, 2) i`)
+	b.exec(`insert into outbox.dispatched (message_id, attempts, dispatched_at) select id, 1, now() - interval '3 hours' from outbox.messages`)
+	b.exec(`insert into outbox.deferred (message_id, queue, reason, not_before) values (1, 'q', 'transient', now() + interval '1 hour')`)
+	b.start(&accept{})
+	b.awaitCount(1, countDispatched)
+	b.awaitCount(1, `select count(*) from outbox.messages where id = 1`)
 }
