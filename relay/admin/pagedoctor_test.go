@@ -58,7 +58,7 @@ func TestPage_Doctor(t *testing.T) {
 			Checks: []doctor.Result{
 				{ID: "D01", Title: "Postgres answers", Status: doctor.Pass, Observed: "what is well"},
 				{ID: "D14", Title: "Limit of kept WAL", Status: doctor.Warn, Observed: "no limit", Expected: "a limit", Remedy: "set one", SQL: "alter system set a = 'b';"},
-				{ID: "D21", Title: "Publication", Status: doctor.Fail, Message: hostile, Remedy: "make it", SQL: "create publication p;\n" + hostile},
+				{ID: "D21", Title: "Publication", Status: doctor.Fail, Message: hostile, Remedy: "`make` it", SQL: "create publication p;\n" + hostile},
 				{ID: "D33", Title: "Long transactions", Status: doctor.Skip, Message: "needs pg_read_all_stats"},
 				{ID: "D20", Title: "Membership", Status: doctor.Skip, Message: "D21 failed"},
 				{ID: "D34", Title: "Old rows", Status: doctor.Skip, Message: "needs pg_read_all_stats"},
@@ -75,7 +75,7 @@ func TestPage_Doctor(t *testing.T) {
 	at := -1
 	for _, want := range []string{
 		"1 failed", "1 warning", "38 passed",
-		"Publication", "D21", "&lt;script&gt;", "make it", "create publication p;\n&lt;script&gt;", `id="copy-D21"`,
+		"Publication", "D21", "&lt;script&gt;", "<code>make</code> it", "create publication p;\n&lt;script&gt;", `id="copy-D21"`,
 		"Limit of kept WAL", "D14", "no limit", "a limit", "set one", "alter system set a = &#39;b&#39;;",
 		"D33, D34</span> <span>needs pg_read_all_stats", "D20</span> <span>D21 failed", "As of",
 	} {

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
@@ -21,6 +22,7 @@ var formats = template.FuncMap{
 	"grouped": grouped,
 	"counted": func(c operate.Count) string { return bounded(c.Count, c.AtLeast) },
 	"found":   func(c status.Count) string { return bounded(c.Count, c.AtLeast) },
+	"marked":  marked,
 	"plural":  plural.Agree[int64],
 	"int64":   func(n int) int64 { return int64(n) },
 	"len64":   func(l []operate.DeadLetter) int64 { return int64(len(l)) },
@@ -119,6 +121,23 @@ func next(s *float64) string {
 		return "due"
 	}
 	return "in " + seconds(*s)
+}
+
+// marked writes what stands between backquotes as code: it is for a terminal.
+func marked(text string) template.HTML {
+	parts := strings.Split(text, "`")
+	if len(parts)%2 == 0 { // one of them has no partner
+		return template.HTML(template.HTMLEscapeString(text))
+	}
+	var b strings.Builder
+	for i, part := range parts {
+		part = template.HTMLEscapeString(part)
+		if i%2 == 1 {
+			part = "<code>" + part + "</code>"
+		}
+		b.WriteString(part)
+	}
+	return template.HTML(b.String())
 }
 
 // dict gives a template several values: names and what they stand for, in turn.
