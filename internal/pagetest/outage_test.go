@@ -8,12 +8,15 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/outbox-relay/outbox-relay/internal/scenario"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
+	"github.com/outbox-relay/outbox-relay/schema"
 )
 
 // docs/page.md has pictures that this test takes:
@@ -38,6 +41,7 @@ func tellsAnOutage(w *scenario.World, b *tab) {
 
 	phase()
 	b.sees("#verdict .word", "Ready")
+	b.sees("#doctor", "passed")
 	b.picture("page-before.png")
 
 	down := w.Fault(emulator.Fault{Route: "queue.publish", Status: 503})
@@ -54,6 +58,23 @@ func tellsAnOutage(w *scenario.World, b *tab) {
 	b.sees("#deferred", "No message waits in the table.")
 	b.sees("#verdict .word", "Ready")
 	b.picture("page-after.png")
+}
+
+// asRelay makes the role that is printed for the relay, and returns the database's
+// address for it.
+func asRelay(t *testing.T, w *scenario.World) string {
+	t.Helper()
+	var grants strings.Builder
+	err := schema.Grants(&grants, schema.GrantsConfig{Schema: "outbox", Database: w.Conn.Config().Database, Relay: schema.DefaultRelay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Exec(grants.String())
+	t.Cleanup(func() {
+		w.Exec(`drop owned by ` + schema.DefaultRelay)
+		w.Exec(`drop role ` + schema.DefaultRelay)
+	})
+	return strings.Replace(w.URL, "postgres@", schema.DefaultRelay+"@", 1)
 }
 
 // load writes sixty messages a second for a while.

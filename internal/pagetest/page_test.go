@@ -42,7 +42,8 @@ func TestPage(t *testing.T) {
 		redrives(w, p, newTab(t, chrome, url))
 	})
 	t.Run("tells an outage", func(t *testing.T) {
-		w := scenario.New(t).With(map[string]string{"RELAY_SLOT": "outbox_relay"}) // a name that people know
+		w := scenario.New(t)
+		w.With(map[string]string{"RELAY_SLOT": "outbox_relay", "DATABASE_URL": asRelay(t, w)}) // names that people know
 		_, url := start(t, w)
 		tellsAnOutage(w, newTab(t, chrome, url))
 	})
@@ -104,7 +105,7 @@ func hasTheDoctor(w *scenario.World, b *tab) {
 	w.Exec(`grant select on outbox.messages to public`)
 	b.open("/")
 	b.sees("#doctor", "1 failed")
-	b.sees("#doctor .fail", "D44")
+	b.sees(`#doctor [data-status="fail"]`, "D44")
 	b.sees("#verdict", "The doctor says what is wrong")
 	took := value[string](b, `(async () => {
 		const part = document.getElementById("copy-D44").parentElement, button = part.querySelector("button");
