@@ -57,8 +57,13 @@ func (h *patient) shows(want scrape) {
 }
 
 // mayLack are the metrics that are not there where there is nothing to know: the
-// server sets the slot no limit, and somebody reads it.
-var mayLack = []string{"slot_safe_bytes", "slot_limit_bytes", "slot_time_to_loss_seconds", "slot_inactive_seconds"}
+// server sets the slot no limit, somebody reads it, there is no standby, the
+// version is too old, and nothing has been checked yet.
+var mayLack = []string{
+	"slot_safe_bytes", "slot_limit_bytes", "slot_time_to_loss_seconds", "slot_inactive_seconds",
+	"slot_failover", "slot_failover_ready", "wal_own_bytes_total",
+	"verify_due_timestamp_seconds", "verify_duration_seconds", "verify_messages", "verify_fault_messages",
+}
 
 // exportsAll checks that a relay has every metric of the list.
 func (h *patient) exportsAll() {
@@ -128,6 +133,32 @@ func TestMetrics(t *testing.T) {
 	standby.shows(inTheTables)
 	active.exportsAll()
 	standby.exportsAll()
+}
+
+// The relay that moves messages checks what became of them, and says so; one that
+// waits for it does not.
+func TestMetrics_OfTheDailyCheck(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t).With(map[string]string{"RELAY_VERIFY_INTERVAL": "10s"})
+	p := process(t, w, nil)
+	active := examine(t, p)
+	waits := relaybin.Run(t, w.Env, "run")
+	waits.AwaitLog(t, "slot is held by another session, standing by")
+	standby := examine(t, waits)
+	w.Insert(scenario.Batch("m", 20, "a", "")...)
+	w.AwaitMarked()
+	active.shows(scrape{
+		"verify_messages": 20, "verify_failures_total": 0,
+		`verify_fault_messages{kind="unaccounted"}`: 0, `verify_fault_messages{kind="two_outcomes"}`: 0,
+	})
+	w.Exec(`insert into outbox.dead_letters (message_id, attempts, reason) select min(message_id), 1, 'refused' from outbox.dispatched`)
+	active.shows(scrape{"verify_messages": 20, `verify_fault_messages{kind="two_outcomes"}`: 1})
+	p.AwaitLog(t, "outbox has faults")
+	w.Exec(`delete from outbox.dead_letters`)
+	active.shows(scrape{`verify_fault_messages{kind="two_outcomes"}`: 0})
+	if all, err := standby.scrape(); err != nil || all["verify_last_timestamp_seconds"] != 0 {
+		t.Errorf("the standby has checked: %v, %v", all["verify_last_timestamp_seconds"], err)
+	}
 }
 
 // exceeds waits until a relay exports more than these values.

@@ -200,7 +200,7 @@ func TestChecker_CanBeSwitchedOff(t *testing.T) {
 
 func TestSettings_Validate(t *testing.T) {
 	t.Parallel()
-	for interval, ok := range map[time.Duration]bool{0: true, time.Minute: true, time.Second: false, -time.Hour: false} {
+	for interval, ok := range map[time.Duration]bool{0: true, 10 * time.Second: true, time.Second: false, -time.Hour: false} {
 		if err := (&Settings{Interval: interval}).Validate(); (err == nil) != ok {
 			t.Errorf("%s: %v", interval, err)
 		}

@@ -15,8 +15,8 @@ type Settings struct {
 	Interval time.Duration `env:"VERIFY_INTERVAL, default=24h"`
 }
 
-// shortest is the shortest interval: what is younger than a minute is on its way.
-const shortest = time.Minute
+// shortest is the shortest interval: nobody looks more often whether it is over.
+const shortest = turn
 
 // Validate reports a setting that is out of range.
 func (s *Settings) Validate() error {
