@@ -196,3 +196,16 @@ func TestOperatorVerbs_WrongUsage(t *testing.T) {
 		expectCode(t, nil, exitUsage, c.args, c.want)
 	}
 }
+
+// Whoever may make functions in this database cannot have them run with the
+// rights of the operator.
+func TestDeadLetters_RedriveCallsNoFunctionOfOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	conn := fill(t, r)
+	_, err := conn.Exec(t.Context(), `create function public.hashtextextended(text, int) returns bigint language plpgsql as 'begin raise exception ''called''; end'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectCode(t, r.settings, exitStopped, []string{"dead-letters", "redrive", "1"}, "1 message redriven")
+}
