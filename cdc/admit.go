@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/hint"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // BeforeTake sets what is asked about a server before anything is made or taken
@@ -40,9 +43,9 @@ func (s *Source) admit(ctx context.Context, here identity) error {
 	switch {
 	case err == nil:
 		return nil
-	case hintOf(err) != "":
+	case hint.Of(err) != "":
 		return &refusal{err}
-	case sqlState(err) == codePrivilege:
+	case pgtext.SQLState(err) == codePrivilege:
 		return &OperatorError{
 			kind: ErrPrivilege, err: err, text: "ask for the server",
 			hint: "`outbox-relay grants print` has the rights of the relay's role",

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // What a person may do with the slot, on a Source without a session. Nothing is
@@ -80,7 +82,7 @@ func (s *Source) DropPublication(ctx context.Context) (dropped bool, err error) 
 	defer cancel()
 	name := pgx.Identifier{s.config.Publication}.Sanitize()
 	_, err = conn.Exec(ctx, "drop publication "+name)
-	switch sqlState(err) {
+	switch pgtext.SQLState(err) {
 	case codeUndefinedObject:
 		return false, nil
 	case codePrivilege:

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // ensureSlot makes the slot if it is missing. If it never served, that is a matter
@@ -132,9 +134,9 @@ func createSlot(ctx context.Context, conn *pgx.Conn, name string, version int, t
 			return true, nil
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case sqlState(err) == codeDuplicateObject:
+		case pgtext.SQLState(err) == codeDuplicateObject:
 			return false, nil
-		case sqlState(err) != codeQueryCanceled:
+		case pgtext.SQLState(err) != codeQueryCanceled:
 			return false, explainCreate(ctx, conn, name, err)
 		}
 		blocker, err := inspectBlocker(ctx, conn)
@@ -165,7 +167,7 @@ func withStatementTimeout(ctx context.Context, conn *pgx.Conn, timeout time.Dura
 
 // explainCreate gives an error of the slot's creation its hint.
 func explainCreate(ctx context.Context, conn *pgx.Conn, name string, err error) error {
-	switch sqlState(err) {
+	switch pgtext.SQLState(err) {
 	case codePrivilege:
 		return &OperatorError{
 			kind: ErrPrivilege, err: err, text: fmt.Sprintf("create slot %q", name),
@@ -237,7 +239,7 @@ func (b blocker) fields() []zap.Field {
 // dropSlot drops a slot that nobody holds. One that is gone already is no error.
 func dropSlot(ctx context.Context, conn *pgx.Conn, name string) error {
 	_, err := conn.Exec(ctx, "select pg_catalog.pg_drop_replication_slot($1)", name)
-	switch sqlState(err) {
+	switch pgtext.SQLState(err) {
 	case codeUndefinedObject:
 		return nil
 	case codeInUse:

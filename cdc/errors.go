@@ -159,24 +159,13 @@ func remedyFor(err error) remedy {
 		return standBy
 	case errors.Is(err, errServerStopping):
 		return pause
-	case operator, sqlState(err) == codePrivilege:
+	case operator, pgtext.SQLState(err) == codePrivilege:
 		return askOperator
-	case column, gap, sqlState(err) == codeAllSlotsUsed:
+	case column, gap, pgtext.SQLState(err) == codeAllSlotsUsed:
 		return retrySlowly
 	default:
 		return retry
 	}
-}
-
-// hintOf returns the hint of an error, or nothing.
-func hintOf(err error) string {
-	if hinted, ok := errors.AsType[interface {
-		error
-		Hint() string
-	}](err); ok {
-		return hinted.Hint()
-	}
-	return ""
 }
 
 // The SQLSTATEs on which a decision hangs.
@@ -197,29 +186,10 @@ const (
 	poolerRefusesParameters = "unsupported startup parameter"
 )
 
-func sqlState(err error) string {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pgErr.Code
-	}
-	return ""
-}
-
-// connectError names what was to be connected, on one line.
-type connectError struct {
-	what string
-	err  error
-}
-
-func (e *connectError) Error() string {
-	return "connect " + e.what + ": " + pgtext.OneLine(e.err)
-}
-
-func (e *connectError) Unwrap() error { return e.err }
-
 // explainConnect gives the refusals that a person must cure their hint.
 func explainConnect(what string, err error) error {
 	role, database := whoAsked(err)
-	err = &connectError{what, err}
+	err = &pgtext.ConnectError{What: what, Err: err}
 	operator := func(kind error, hint string) error {
 		return &OperatorError{kind: kind, text: kind.Error(), hint: hint, err: err}
 	}
@@ -230,7 +200,7 @@ func explainConnect(what string, err error) error {
 	if hint := pgtext.Crowded(err, false); hint != "" {
 		return &crowdedError{err: err, hint: hint}
 	}
-	switch sqlState(err) {
+	switch pgtext.SQLState(err) {
 	case codePrivilege:
 		return operator(ErrPrivilege, letReplicate(role)+"; and let it connect: grant connect on database "+database+" to "+role)
 	case codeAuthorization:

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/hint"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/internal/waits"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
@@ -108,7 +110,7 @@ func (s *Source) rest(ctx context.Context, what string, next remedy, trouble err
 		if next == askOperator || next == retrySlowly || next == hold {
 			write = s.log.Error
 		}
-		write(what, zap.Error(trouble), zap.String(fieldHint, hintOf(trouble)), zap.Duration(fieldWait, wait))
+		write(what, zap.Error(trouble), zap.String(fieldHint, hint.Of(trouble)), zap.Duration(fieldWait, wait))
 	}
 	if !waits.Sleep(ctx, wait) {
 		return ctx.Err()
@@ -216,7 +218,7 @@ func (s *Source) beginSession(ctx context.Context, conn *pgx.Conn, server server
 	defer cancel()
 	asked := time.Now()
 	if err := wire.start(ctx, s.config.Slot, s.config.Publication); err != nil {
-		if sqlState(err) == codeInUse {
+		if pgtext.SQLState(err) == codeInUse {
 			return nil, fmt.Errorf("%w: %w", errSlotBusy, err)
 		}
 		return nil, err

@@ -15,6 +15,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"pgregory.net/rapid"
+
+	"github.com/outbox-relay/outbox-relay/internal/hint"
 )
 
 func TestLSN_ReadsWhatItPrints(t *testing.T) {
@@ -91,7 +93,7 @@ func TestRemedyFor(t *testing.T) {
 			if got := remedyFor(test.err); got != test.want {
 				t.Errorf("remedy %d, want %d", got, test.want)
 			}
-			if test.want == askOperator && hintOf(test.err) == "" && name != "no such publication" && name != "no right on a table" {
+			if test.want == askOperator && hint.Of(test.err) == "" && name != "no such publication" && name != "no right on a table" {
 				t.Error("no hint")
 			}
 		})

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/hint"
 )
 
 // publication is what the catalog says about our publication and the table.
@@ -179,7 +181,7 @@ func joinOperator(problems []error) error {
 	var texts, hints []string
 	for _, problem := range problems {
 		texts = append(texts, problem.Error())
-		hints = append(hints, hintOf(problem))
+		hints = append(hints, hint.Of(problem))
 	}
 	first, _ := errors.AsType[*OperatorError](problems[0])
 	return &OperatorError{kind: first.kind, text: strings.Join(texts, "; "), hint: strings.Join(hints, "; ")}

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -332,7 +333,7 @@ func (s *stream) finish(ctx context.Context) error {
 
 // explain adds to an error of the server what a person needs to know.
 func (s *stream) explain(err error) error {
-	if sqlState(err) == codeUndefinedObject {
+	if pgtext.SQLState(err) == codeUndefinedObject {
 		return &GapError{Publication: s.config.Publication, Position: s.position.String(), err: err}
 	}
 	return err

@@ -8,6 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/hint"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // watch is the goroutine that asks the server about the session over an SQL
@@ -86,7 +89,7 @@ func (w *watch) check(ctx context.Context) error {
 		w.log.Info("all is well again")
 		w.trouble = ""
 	case err != nil && w.trouble != err.Error():
-		w.log.Error("messages may not come", zap.Error(err), zap.String(fieldHint, hintOf(err)))
+		w.log.Error("messages may not come", zap.Error(err), zap.String(fieldHint, hint.Of(err)))
 		w.trouble = err.Error()
 	}
 	return nil
@@ -119,7 +122,7 @@ func (w *watch) react(err error) {
 	switch {
 	case errors.Is(err, errSlotTaken):
 		w.session.end(err)
-	case sqlState(err) == codeCannotConnectNow:
+	case pgtext.SQLState(err) == codeCannotConnectNow:
 		// The stream is there, so the server is not starting: it is stopping,
 		// and waits for us.
 		w.session.end(fmt.Errorf("%w: %w", errServerStopping, err))

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // wire is the replication connection. One goroutine uses it, except for wake.
@@ -52,7 +54,7 @@ func dial(ctx context.Context, config *pgx.ConnConfig) (*wire, error) {
 // identify asks who the server is, and prepares the session for the stream.
 func (w *wire) identify(ctx context.Context) (identity, error) {
 	system, err := pglogrepl.IdentifySystem(ctx, w.conn)
-	if sqlState(err) == codeSyntax {
+	if pgtext.SQLState(err) == codeSyntax {
 		return identity{}, &OperatorError{
 			kind: ErrPooler, err: err, text: "the replication connection is an ordinary one",
 			hint: "a connection pooler seems to have dropped the replication parameter; give the relay a direct address for replication",

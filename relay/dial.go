@@ -94,7 +94,7 @@ func (d *dialer) connect(ctx context.Context) (conn *pgx.Conn, pooler bool, err 
 		conn, err = pgx.ConnectConfig(ctx, d.pooled.Copy())
 	}
 	if err != nil {
-		err = &connectError{err}
+		err = &pgtext.ConnectError{Err: err}
 	}
 	d.learn(pooler, err)
 	return conn, pooler, err
@@ -168,13 +168,6 @@ func isRefusal(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (pgErr.Code == "28P01" || pgErr.Code == "28000") || pgtext.Distrust(err)
 }
-
-// connectError is an error of connecting, on one line.
-type connectError struct{ err error }
-
-func (e *connectError) Error() string { return "connect: " + pgtext.OneLine(e.err) }
-
-func (e *connectError) Unwrap() error { return e.err }
 
 // sqlBegin is how a transaction begins behind a pooler. The isolation is what
 // statements have that run on their own.

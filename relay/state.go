@@ -1,11 +1,10 @@
 package relay
 
 import (
-	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
+	"github.com/outbox-relay/outbox-relay/internal/hint"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/internal/vital"
 )
 
@@ -199,11 +198,10 @@ func troubleOf(t *vital.Trouble) *Trouble {
 
 // hintOf is what a person can do about an error; empty if nobody knows.
 func hintOf(err error) string {
-	var hinted interface{ Hint() string }
-	if errors.As(err, &hinted) {
-		return hinted.Hint()
+	if text := hint.Of(err); text != "" {
+		return text
 	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == sqlstateLockTimeout {
+	if pgtext.SQLState(err) == sqlstateLockTimeout {
 		return lockHint
 	}
 	return ""

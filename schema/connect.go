@@ -9,12 +9,8 @@ import (
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
-// connectError says that the database could not be connected to, on one line.
-type connectError struct{ err error }
-
-func (e *connectError) Error() string { return "connect: " + pgtext.OneLine(e.err) }
-
-func (e *connectError) Unwrap() error { return e.err }
+// connectError says that the database could not be connected to.
+type connectError struct{ pgtext.ConnectError }
 
 // Hint says who looks closer.
 func (e *connectError) Hint() string { return "`outbox-relay doctor` says more" }
@@ -26,7 +22,7 @@ func plain(err error) error {
 		if pooler, ok := errors.AsType[*PoolerError](err); ok {
 			return pooler
 		}
-		return &connectError{refused}
+		return &connectError{pgtext.ConnectError{Err: refused}}
 	}
 	for {
 		cause := errors.Unwrap(err)

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // Status lists the migrations, oldest first: those of this program, applied or
@@ -20,7 +22,7 @@ func Status(ctx context.Context, database *pgx.ConnConfig, cfg Config) (all []Mi
 	database.DefaultQueryExecMode = pgx.QueryExecModeExec // also behind a pooler
 	conn, err := pgx.ConnectConfig(ctx, database)
 	if err != nil {
-		return nil, &connectError{err}
+		return nil, &connectError{pgtext.ConnectError{Err: err}}
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 

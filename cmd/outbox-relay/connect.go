@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
@@ -28,11 +26,11 @@ func connect(ctx context.Context, cfg *config.Config) (*pgx.Conn, error) {
 	settings.DefaultQueryExecMode = pgx.QueryExecModeExec // also behind a pooler
 	conn, err := pgx.ConnectConfig(ctx, cdc.Primary(ctx, settings, cfg.CDC.ConnectTimeout))
 	if err != nil {
-		return nil, &connectError{err}
+		return nil, &connectError{pgtext.ConnectError{Err: err}}
 	}
 	if err := pgtext.PinPath(ctx, conn); err != nil {
 		_ = conn.Close(ctx)
-		return nil, &connectError{err}
+		return nil, &connectError{pgtext.ConnectError{Err: err}}
 	}
 	return conn, nil
 }
@@ -52,17 +50,11 @@ func withConnection(ctx context.Context, cfg *config.Config, do func(*pgx.Conn) 
 }
 
 // connectError says that the database could not be connected to.
-type connectError struct{ err error }
-
-func (e *connectError) Error() string {
-	return "connect: " + pgtext.OneLine(e.err)
-}
-
-func (e *connectError) Unwrap() error { return e.err }
+type connectError struct{ pgtext.ConnectError }
 
 // Hint says what to do, or who looks closer.
 func (e *connectError) Hint() string {
-	if hint := pgtext.Crowded(e.err, false); hint != "" {
+	if hint := pgtext.Crowded(e.Err, false); hint != "" {
 		return hint
 	}
 	return "`outbox-relay doctor` says more"
@@ -71,7 +63,7 @@ func (e *connectError) Hint() string {
 // passes reports whether an error of the database may pass by itself: nobody
 // answers, or the server says that it cannot answer now.
 func passes(err error) bool {
-	code := sqlState(err)
+	code := pgtext.SQLState(err)
 	if code == "" {
 		return is[*connectError](err) && !pgtext.Distrust(err)
 	}
@@ -80,13 +72,4 @@ func passes(err error) bool {
 		return true
 	}
 	return false
-}
-
-// sqlState is the server's code for an error; empty if it is none of the
-// server's.
-func sqlState(err error) string {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pgErr.Code
-	}
-	return ""
 }

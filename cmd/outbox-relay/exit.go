@@ -10,6 +10,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/explain"
+	"github.com/outbox-relay/outbox-relay/internal/hint"
 	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/relay/poll"
@@ -80,7 +81,7 @@ func exitCode(err error) int {
 		return exitNeedsPerson
 	case is[*infraiadmin.Different](err), queueNeedsPerson(err):
 		return exitNeedsPerson
-	case is[*cdc.OperatorError](err), needsPerson(sqlState(err)), pgtext.Distrust(err):
+	case is[*cdc.OperatorError](err), needsPerson(pgtext.SQLState(err)), pgtext.Distrust(err):
 		return exitNeedsPerson
 	}
 	return exitUnexpected
@@ -137,11 +138,11 @@ func newHint(err error) string {
 
 // hintOf is what can be done about an error; empty if nobody knows.
 func hintOf(err error) string {
-	var hinted interface{ Hint() string }
+	text := hint.Of(err)
 	switch {
-	case errors.As(err, &hinted):
-		return hinted.Hint()
-	case sqlState(err) == "42501": // insufficient_privilege
+	case text != "":
+		return text
+	case pgtext.SQLState(err) == "42501": // insufficient_privilege
 		return "`outbox-relay grants print` has the rights of each role; with the relay's DATABASE_URL `outbox-relay doctor` names those that are missing"
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/explain"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
@@ -41,7 +42,7 @@ func TestExitCode(t *testing.T) {
 		{&verifyError{new(verify.Report)}, exitVerifyFailed},
 		{fmt.Errorf("open: %w", new(cdc.OperatorError)), exitNeedsPerson},
 		{server("42501"), exitNeedsPerson},
-		{&connectError{server("28P01")}, exitNeedsPerson},
+		{&connectError{pgtext.ConnectError{Err: server("28P01")}}, exitNeedsPerson},
 		{&loggedError{server("3D000")}, exitNeedsPerson},
 	} {
 		if got := exitCode(c.err); got != c.want {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/waits"
 	"github.com/outbox-relay/outbox-relay/relay"
@@ -145,7 +146,7 @@ func awaitSchema(ctx context.Context, cfg *config.Config, moving *relay.Relay, l
 			return err
 		}
 		// Texts differ in ports and addresses from one try to the next.
-		if code := sqlState(err); !waiting || code != told {
+		if code := pgtext.SQLState(err); !waiting || code != told {
 			waiting, told = true, code
 			log.Warn("database does not answer, waiting for it", zap.Error(err), zap.String("hint", hintOf(err)))
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // lockWait bounds the wait of a repair for a lock: whoever comes after it waits as
@@ -65,7 +67,7 @@ func (r *Repair) apply(ctx context.Context, conn *pgx.Conn, log *zap.Logger) {
 		fields := []zap.Field{zap.String("check", r.ID), zap.String("sql", sql)}
 		// As psql does: no transaction around it, which some statements refuse.
 		if err := conn.PgConn().Exec(ctx, sql).Close(); err != nil {
-			r.Error = oneLine(err) + hint(sqlState(err), conn.Config().User)
+			r.Error = oneLine(err) + hint(pgtext.SQLState(err), conn.Config().User)
 			log.Warn("repair failed", append(fields, zap.String("error", oneLine(err)))...)
 			return
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // check is one question. The worst answer is severity.
@@ -258,7 +260,7 @@ func (c *check) finding(ctx context.Context, p *patient, so *Report) finding {
 	switch {
 	case err == nil:
 		return f
-	case sqlState(err) == "42501":
+	case pgtext.SQLState(err) == "42501":
 		return skip(oneLine(err) + "; see D28")
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)

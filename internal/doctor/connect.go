@@ -86,7 +86,7 @@ func identify(ctx context.Context, base *pgx.ConnConfig) (*identity, error) {
 func refusal(config *pgx.ConnConfig, err error) finding {
 	f := finding{status: Fail, observed: oneLine(err), message: "cannot connect to " + address(config)}
 	user, database := config.User, config.Database
-	switch sqlState(err) {
+	switch pgtext.SQLState(err) {
 	case "28000":
 		f.message = "pg_hba.conf does not let role " + ident(user) + " in"
 		f.remedy = "add a line for the database, not for the word replication, to pg_hba.conf and reload: hostssl " +
@@ -120,13 +120,6 @@ func hbaName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `"
 func address(config *pgx.ConnConfig) string {
 	return fmt.Sprintf("%s as %s, database %s",
 		net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))), ident(config.User), ident(config.Database))
-}
-
-func sqlState(err error) string {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pgErr.Code
-	}
-	return ""
 }
 
 // oneLine is the text of an error: what the server said where it said something,

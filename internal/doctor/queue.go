@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/relay/infrai"
 )
 
@@ -72,7 +73,7 @@ func (p *patient) queuesInUse(ctx context.Context) ([]string, error) {
 		select distinct queue from (select queue from outbox.messages order by id desc limit 1000) newest
 		where queue is not null order by queue limit $1`), mostQueues) // CollectRows returns its error
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	switch sqlState(err) {
+	switch pgtext.SQLState(err) {
 	case "42501", "42P01", "3F000": // D28 and D31 say so
 		return nil, nil
 	}

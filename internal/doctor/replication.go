@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"strings"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // replicationOpens opens the connection that the stream will use: only trying
@@ -13,9 +15,9 @@ func replicationOpens(ctx context.Context, p *patient) (finding, error) {
 		return pass("system " + id.system + ", timeline " + id.timeline), nil
 	}
 	switch text := oneLine(err); {
-	case sqlState(err) == "42501" && !p.mayReplicate:
+	case pgtext.SQLState(err) == "42501" && !p.mayReplicate:
 		return skip("D04 failed"), nil
-	case strings.Contains(text, "unsupported startup parameter"), sqlState(err) == "42601":
+	case strings.Contains(text, "unsupported startup parameter"), pgtext.SQLState(err) == "42601":
 		// The second is a pooler that drops the parameter: what comes back is an
 		// ordinary session, which does not know the command.
 		return finding{

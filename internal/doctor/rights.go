@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 // right is what a role may do with one of our tables or functions.
@@ -65,7 +67,7 @@ func grants(ctx context.Context, p *patient) (finding, error) {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return skip("there is no schema " + name + "; see D31"), nil
-	case sqlState(err) == "42704":
+	case pgtext.SQLState(err) == "42704":
 		return finding{
 			status: Fail, observed: "no role " + role, message: "there is no role " + role,
 			remedy: "`outbox-relay grants print --role-relay` prints what makes it",

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
 const (
@@ -40,7 +42,7 @@ func slotAge(ctx context.Context, p *patient) (finding, error) {
 	if err == nil {
 		return pass("the next changes can be read"), nil
 	}
-	switch sqlState(err) {
+	switch pgtext.SQLState(err) {
 	case "55006": // taken meanwhile
 		return pass("in use: somebody can read it"), nil
 	case "57014":

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
@@ -48,17 +47,6 @@ func (e *OperatorError) Hint() string { return e.hint }
 // Unwrap returns the cause.
 func (e *OperatorError) Unwrap() error { return e.err }
 
-// hintOf returns the hint of an error, or nothing.
-func hintOf(err error) string {
-	if hinted, ok := errors.AsType[interface {
-		error
-		Hint() string
-	}](err); ok {
-		return hinted.Hint()
-	}
-	return ""
-}
-
 const hintDirect = "set RELAY_REPLICATION_URL to the direct address of the server; DATABASE_URL may stay with the pooler"
 
 func poolerError(text string, err error) error {
@@ -72,7 +60,7 @@ func poolerError(text string, err error) error {
 func explainConnect(what string, config *pgx.ConnConfig, err error) error {
 	text := "connect " + what
 	role, database := pgx.Identifier{config.User}.Sanitize(), pgx.Identifier{config.Database}.Sanitize()
-	switch sqlState(err) {
+	switch pgtext.SQLState(err) {
 	case "08P01":
 		if strings.Contains(err.Error(), "unsupported startup parameter") {
 			return poolerError(text, err)
@@ -86,22 +74,12 @@ func explainConnect(what string, config *pgx.ConnConfig, err error) error {
 	case "42501":
 		return &OperatorError{text: text, err: err, hint: "grant connect on database " + database + " to " + role}
 	}
-	return &connectError{text, err}
+	return &pgtext.ConnectError{What: what, Err: err}
 }
-
-// connectError is an error of connecting, on one line.
-type connectError struct {
-	text string
-	err  error
-}
-
-func (e *connectError) Error() string { return e.text + ": " + pgtext.OneLine(e.err) }
-
-func (e *connectError) Unwrap() error { return e.err }
 
 // explainLook gives what a person must cure in the schema its hint.
 func explainLook(err error) error {
-	switch sqlState(err) {
+	switch pgtext.SQLState(err) {
 	case "42501":
 		return &OperatorError{
 			text: "look at the table of messages", err: err,
@@ -115,10 +93,3 @@ func explainLook(err error) error {
 
 // The SQLSTATE of a statement that waited too long for a lock.
 const codeLockTimeout = "55P03"
-
-func sqlState(err error) string {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pgErr.Code
-	}
-	return ""
-}

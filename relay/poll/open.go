@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/hint"
 	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
@@ -58,7 +59,7 @@ const objectionInterval = 2 * time.Second
 // objects reports whether it is up to a person that the relay goes to work.
 func objects(err error) bool {
 	_, objects := errors.AsType[*objection](err)
-	return objects && hintOf(err) != ""
+	return objects && hint.Of(err) != ""
 }
 
 func (s *Source) waitFor(err error) time.Duration {
@@ -90,15 +91,11 @@ func (s *Source) note(err error, wait time.Duration) {
 		return
 	}
 	s.noted = err.Error()
-	hint := zap.Skip()
-	if text := hintOf(err); text != "" {
-		hint = zap.String(fieldHint, text)
+	cure, write := zap.Skip(), s.log.Warn
+	if text := hint.Of(err); text != "" { // it waits for a person
+		cure, write = zap.String(fieldHint, text), s.log.Error
 	}
-	write := s.log.Warn
-	if hintOf(err) != "" {
-		write = s.log.Error // it waits for a person
-	}
-	write("table cannot be polled, will be tried again", zap.Error(err), hint, zap.Duration(fieldWait, wait))
+	write("table cannot be polled, will be tried again", zap.Error(err), cure, zap.Duration(fieldWait, wait))
 }
 
 // attempt tries once to begin a session. While another relay is at work, it

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
@@ -149,7 +150,7 @@ func (s *session) run(ctx context.Context) error {
 // end a session for.
 func (s *session) read(ctx context.Context) ([]outbox.Row, error) {
 	rows, err := s.reader.read(ctx, time.Now())
-	if sqlState(err) != codeLockTimeout {
+	if pgtext.SQLState(err) != codeLockTimeout {
 		if err == nil {
 			s.pulse.Note(time.Now(), nil)
 		}
