@@ -32,6 +32,13 @@ func serveAdmin(ctx context.Context, cfg *config.Config, running parts, log *zap
 	server := admin.New(cfg.Admin, running.relay.State, look, log)
 	metrics := newMetrics(cfg, running, log)
 	server.Handle("GET /metrics", metrics.Handler())
+	server.Warn(func() []admin.Finding {
+		text, hint := metrics.SlotDanger()
+		if text == "" {
+			return nil
+		}
+		return []admin.Finding{{Code: "slot", Text: text, Hint: hint}}
+	})
 	server.AddPage(desk(cfg, running.relay))
 	if err := server.Listen(ctx); err != nil {
 		return nil, &config.Error{Problems: []error{err}}

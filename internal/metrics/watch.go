@@ -54,6 +54,16 @@ type sight struct {
 
 func (w *watch) last() *sight { return w.seen.Load() }
 
+// SlotDanger is what [status.Slot.Danger] says of the slot, by the last look that
+// got an answer; empty before there was one.
+func (m *Metrics) SlotDanger() (text, hint string) {
+	seen := m.watch.last()
+	if seen.figures == nil || seen.figures.Slot == nil {
+		return "", ""
+	}
+	return seen.figures.Slot.Danger(seen.timeToLoss)
+}
+
 // run reads until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer w.disconnect()

@@ -328,6 +328,31 @@ func TestOPS06_PoisonRow(t *testing.T) {
 	w.AwaitAccepted()
 }
 
+// OPS-06: a transaction that nobody ends keeps the WAL of a slot that is read. The
+// relay stays ready, and says in time who costs it its slot.
+func TestOPS06_SlotInDanger(t *testing.T) {
+	t.Parallel()
+	w := scenario.On(t, pgtest.New(t, pgtest.Options{Settings: map[string]string{
+		"max_slot_wal_keep_size": "200MB", "max_wal_size": "64MB", "min_wal_size": "32MB",
+	}}).Migrated(t))
+	h := examine(t, process(t, w, nil))
+	awaitLife(t, w, "before")
+	w.AwaitMarked()
+	forgotten := w.Connect()
+	for _, sql := range []string{"set application_name = 'the report'", "begin", "create table report ()"} {
+		if _, err := forgotten.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Exec("select count(pg_logical_emit_message(false, '', repeat('x', 1000000))) from generate_series(1, 120)")
+	awaitLife(t, w, "after")
+	h.turnsGreen("warn slot: slot t_testops06_slotindanger keeps", "is lost beyond 200.0 MiB", "the relay has confirmed all but", "outbox-relay doctor names it (D13)")
+	if _, err := forgotten.Exec(t.Context(), "rollback"); err != nil {
+		t.Fatal(err)
+	}
+	w.Settle()
+}
+
 // OPS-06: somebody locks tables of the outbox and goes for lunch. The cluster is
 // the test's own: no slot can be made while such a transaction is open.
 func TestOPS06_TableLocked(t *testing.T) {

@@ -39,6 +39,9 @@ func (s *Slot) limit() string {
 	if s.LimitBytes == nil {
 		return " of WAL"
 	}
+	if text, hint := s.Danger(nil); text != "" {
+		return " of " + size(*s.LimitBytes) + ": " + hint
+	}
 	return " of " + size(*s.LimitBytes)
 }
 

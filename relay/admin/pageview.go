@@ -91,7 +91,7 @@ type queueRow struct {
 func (p *page) overview(r *http.Request) *overview {
 	database := p.server.database(r)
 	state := p.State()
-	verdict := Ready(&p.server.cfg, &state)
+	verdict := p.server.ready(&state)
 	o := &overview{
 		frame: p.frame(r), State: state, Trouble: database.Error, Done: done(r.URL.Query()),
 		Reasons: verdict.Reasons, Warnings: verdict.Warnings,
@@ -214,7 +214,7 @@ func (r *queueRow) judge(endpointClosed bool) {
 		r.Text = "an operator stopped it, its messages wait in the table"
 	case s != nil && s.Gate.Closed:
 		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Why()
-	case s != nil && endpointClosed && (s.Hold != "" || s.InMemory > 0):
+	case s != nil && endpointClosed:
 		r.Level, r.Word, r.Text = "bad", "waiting", "the endpoint is closed"
 	case s != nil && s.Hold == "draining":
 		r.Level, r.Word, r.Text = "warn", "draining", "the backlog goes out, new messages behind it"

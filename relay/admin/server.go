@@ -33,6 +33,8 @@ type Server struct {
 	lookout  lookout
 	listener net.Listener
 	life     context.Context // of Run
+	// warnings tells what others have found.
+	warnings func() []Finding
 	// background runs beside the answers, until Run's ctx ends.
 	background []func(context.Context)
 }
@@ -48,10 +50,24 @@ func New(cfg Config, state func() relay.State, look func(context.Context) (any, 
 	}))
 	s.Handle("GET /readyz", s.health(func() Verdict {
 		now := state()
-		return Ready(&s.cfg, &now)
+		return s.ready(&now)
 	}))
 	s.Handle("GET /status", s.status(state))
 	return s
+}
+
+// Warn adds the findings of somebody else to the warnings that /readyz, /status and
+// the page show. It is for the time before Run; find is called at any time, by
+// many at once, and returns what it knows.
+func (s *Server) Warn(find func() []Finding) { s.warnings = find }
+
+// ready is [Ready] with what others have found.
+func (s *Server) ready(state *relay.State) Verdict {
+	v := Ready(&s.cfg, state)
+	if s.warnings != nil {
+		v.Warnings = append(v.Warnings, s.warnings()...)
+	}
+	return v
 }
 
 // Handle adds a handler for a pattern of [http.ServeMux]. It is for the time

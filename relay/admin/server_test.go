@@ -28,6 +28,28 @@ func serveLooking(t *testing.T, state func() relay.State, look func(context.Cont
 	return run(t, admin.New(*defaults(), state, look, zap.NewNop()))
 }
 
+// What others have found stands behind what the relay's state says, and makes
+// nothing red.
+func TestServer_Warn(t *testing.T) {
+	t.Parallel()
+	s := admin.New(*defaults(), idle, func(context.Context) (any, error) { return nil, errors.New("no database") }, zap.NewNop())
+	s.Warn(func() []admin.Finding {
+		return []admin.Finding{{Code: "slot", Text: "slot ours keeps much", Hint: "see D13"}}
+	})
+	address := run(t, s)
+	for path, want := range map[string]string{
+		"/readyz": "ok: active\nwarn slot: slot ours keeps much (see D13)\n",
+		"/livez":  "ok: active\n",
+	} {
+		if status, _, body := request(t, http.MethodGet, address+path, "text/plain"); status != http.StatusOK || body != want {
+			t.Errorf("%s: %d %q, want %q", path, status, body, want)
+		}
+	}
+	if _, _, body := request(t, http.MethodGet, address+"/status", "application/json"); !strings.Contains(body, "slot ours keeps much") {
+		t.Errorf("/status: %s", body)
+	}
+}
+
 // run runs a server until the test's end and returns its address.
 func run(t *testing.T, s *admin.Server) string {
 	t.Helper()

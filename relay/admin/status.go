@@ -35,7 +35,7 @@ func (s *Server) status(state func() relay.State) http.HandlerFunc {
 		database := s.database(r)
 		now := state()
 		writeJSON(w, http.StatusOK, Status{
-			Version: Version, Live: Live(&s.cfg, &now), Ready: Ready(&s.cfg, &now), Relay: now, Database: database,
+			Version: Version, Live: Live(&s.cfg, &now), Ready: s.ready(&now), Relay: now, Database: database,
 		})
 	}
 }
