@@ -156,7 +156,7 @@ func (c *Checker) look(ctx context.Context, last *Report) (*Report, error) {
 	}
 	defer closeQuietly(ctx, conn)
 	report, err := c.run(ctx, conn, cfg)
-	if err != nil && context.Cause(ctx) == errTooLong {
+	if err != nil && errors.Is(context.Cause(ctx), errTooLong) {
 		return nil, errTooLong
 	}
 	return report, err
