@@ -174,8 +174,11 @@ func (r *router) holdLane(head *message, put func(*hold)) {
 func (r *router) overflow(l *lane) {
 	q := l.waiting.head.queue
 	r.log.Debug("lane overflows", zap.String(keyQueue, q.name), zap.Int(keyMessages, l.waiting.n))
-	l.hold = newHold(q, l)
+	if l.hold == nil {
+		l.hold = newHold(q, l)
+	}
 	r.deferWaiting(l, l.hold)
+	r.rehold(l.hold)
 	r.joinLane(l)
 	r.parked[l.hold] = true // it drains as soon as its queue is live
 	signal(r.load)

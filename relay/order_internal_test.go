@@ -32,7 +32,7 @@ type world struct {
 	ended    map[int64]int  // messages with an outcome that is the last one
 	dead     []outbox.Row   // dead letters
 	redriven map[int64]bool // those that came back: order is not theirs
-	late     map[int64]bool // those with deliver_at, likewise
+	late     map[int64]bool // those with deliver_at, and those that were recovered, likewise
 	sent     map[int64]int  // requests of each message
 	trace    []string
 	accepted map[laneKey][]int64
@@ -66,6 +66,19 @@ func (w *world) schedule(queue, orderingKey string, d time.Duration) {
 	w.add(w.now, []message{{number: w.next, row: &outbox.Row{
 		ID: int64(w.next), Queue: queue, OrderingKey: orderingKey, DeliverAt: w.now.Add(d),
 	}}})
+}
+
+// recover puts a message into the table that the stream did not show, as the sweep
+// does.
+func (w *world) recover(queue, orderingKey string) {
+	w.next++
+	w.position++
+	w.late[int64(w.next)] = true
+	w.note("recover %d of %s/%s", w.next, queue, orderingKey)
+	w.table = append(w.table, tableRow{deferredRow{
+		position: w.position, queue: queue, orderingKey: orderingKey, reason: "recovered", notBefore: w.now,
+		row: outbox.Row{ID: int64(w.next), Queue: queue, OrderingKey: orderingKey},
+	}})
 }
 
 func (w *world) send() bool {
@@ -334,6 +347,9 @@ func TestPromise6_OrderPerOrderingKey(t *testing.T) {
 			"schedule": func(t *rapid.T) {
 				w.schedule(rapid.SampledFrom([]string{"y", "z"}).Draw(t, "queue"), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "ordering key"),
 					time.Duration(rapid.IntRange(1, 10_000).Draw(t, "ms"))*time.Millisecond)
+			},
+			"recover": func(t *rapid.T) {
+				w.recover(rapid.SampledFrom([]string{"x", "z"}).Draw(t, "queue"), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "ordering key"))
 			},
 			"send": func(t *rapid.T) { w.send() },
 			"accept": func(t *rapid.T) {

@@ -152,11 +152,12 @@ func (r *router) holdDue(now time.Time) {
 }
 
 // overflowTails sends into the table what has waited in memory for too long for
-// the end of a hold.
+// the end of a hold. In a lane that has live messages in memory these come first:
+// there it overflows with them.
 func (r *router) overflowTails(now time.Time) {
 	for h := range r.draining {
 		switch {
-		case !h.tailSince(now, r.cfg.OverflowAfter):
+		case !h.tailSince(now, r.cfg.OverflowAfter), h.lane != nil && h.lane.busy():
 		case h.lane == nil:
 			r.reholdQueue(h.queue)
 		default:

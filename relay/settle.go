@@ -112,7 +112,7 @@ func (r *router) advance(now time.Time, m *message) {
 		// A hold began while the head was in flight: the rest follows.
 		r.deferWaiting(l, q.hold)
 	}
-	if next := l.waiting.head; next != nil && !next.cached && l.hold == nil && now.Sub(next.taken) >= r.cfg.OverflowAfter {
+	if next := l.waiting.head; next != nil && !next.cached && now.Sub(next.taken) >= r.cfg.OverflowAfter {
 		r.overflow(l)
 		return
 	}
