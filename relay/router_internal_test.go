@@ -482,6 +482,37 @@ func TestRouter_SlowLaneOverflowsAlone(t *testing.T) {
 	}
 }
 
+// Somebody redrives a dead letter of a lane whose next message is under way for so
+// long that what waits behind the row goes into the table: not before the one that
+// is under way, which may have to go there, too.
+func TestPromise6_NothingOvertakesWhatIsUnderWay(t *testing.T) {
+	cfg := testConfig()
+	cfg.DeferAfter, cfg.OverflowAfter = 2*time.Second, 5*time.Second
+	r := newRig(cfg)
+	first, waiting := r.put("q", "a"), r.put("q", "a")
+	r.takeOne()
+	job, _ := r.nextJob(r.now, true)
+	r.loaded(r.now, job, []deferredRow{{position: -1, queue: "q", orderingKey: "a", reason: "redriven", notBefore: r.now,
+		row: outbox.Row{ID: 1000, Queue: "q", OrderingKey: "a"}}}, false)
+	last := r.put("q", "a")
+	r.pass(cfg.OverflowAfter)
+	if len(r.emitted) > 0 {
+		t.Fatalf("message %d goes into the table while the first one is under way", r.emitted[0].message.number)
+	}
+	r.end(first, failed(UnknownOutcome))
+	for len(r.emitted) == 0 {
+		r.pass(time.Second)
+		r.end(r.takeOne(), failed(UnknownOutcome))
+	}
+	var order []uint64
+	for _, o := range r.emitted {
+		order = append(order, o.message.number)
+	}
+	if got, want := fmt.Sprint(order), fmt.Sprint([]uint64{first.number, waiting.number, last.number}); got != want {
+		t.Errorf("messages go into the table in the order %s, want %s", got, want)
+	}
+}
+
 // A queue that fails while another is well is paused alone, from the first time
 // on.
 func TestRouter_AFailingQueueIsPausedAlone(t *testing.T) {
