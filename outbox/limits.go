@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ const (
 	MaxQueueLength       = 63      // characters
 	MaxOrderingKeyLength = 255     // characters
 	MaxPayloadBytes      = 256_000 // bytes, as Postgres prints the JSON
+	MaxHeadersBytes      = 16_384  // bytes of all headers, as Postgres prints the JSON
 	MaxDelay             = 604_800 * time.Second
 	MaxPriority          = 9
 )
@@ -67,6 +69,9 @@ func checkOrderingKey(key string) error {
 }
 
 func checkHeaders(headers map[string]string) error {
+	if len(headers) == 0 {
+		return nil
+	}
 	for name, value := range headers {
 		limit := &LimitError{"headers", "text of UTF-8 without NUL", ""}
 		if !storable(name) {
@@ -78,7 +83,15 @@ func checkHeaders(headers map[string]string) error {
 			return limit
 		}
 	}
-	return nil
+	text, err := json.Marshal(headers)
+	if err != nil {
+		return fmt.Errorf("marshal headers: %w", err)
+	}
+	size, err := textSize(text)
+	if err == nil && size > MaxHeadersBytes {
+		err = &LimitError{"headers", fmt.Sprintf("at most %d bytes as Postgres prints them", MaxHeadersBytes), fmt.Sprintf("%d", size)}
+	}
+	return err
 }
 
 func checkDelay(delay time.Duration) error {

@@ -153,6 +153,8 @@ func TestLimits_GoAndSQLAgree(t *testing.T) {
 	header(false, "NUL in a name", "x\x00", "a")
 	header(false, "invalid UTF-8 in a value", "x", "\xff")
 	header(false, "invalid UTF-8 in a name", "\xff", "x")
+	header(true, "of 16384 bytes", "x", strings.Repeat("<", 16_384-9))
+	header(false, "of 16385 bytes", "x", strings.Repeat("<", 16_385-9))
 
 	delay(true, "0", 0)
 	delay(true, "1 s", time.Second)

@@ -25,7 +25,8 @@ type Message struct {
 	Payload any
 	// Headers are for the envelope of the queue: with envelope=cloudevents the
 	// headers ce-type, ce-source, traceparent and tracestate become attributes of
-	// the event. Without an envelope they stay at home.
+	// the event. Without an envelope they stay at home. Together they have at most
+	// [MaxHeadersBytes], counted as those of the payload.
 	Headers map[string]string
 	// Delay asks the queue to hold the message back, counted from its arrival
 	// there: whole seconds, at most seven days.

@@ -72,6 +72,8 @@ func TestMessages_Limits(t *testing.T) {
 		{"headers", `{"a": ["text"]}`, "messages_headers_valid"},
 		{"headers", `{"a": {"b": "text"}}`, "messages_headers_valid"},
 		{"headers", `{"a": "text", "b": true}`, "messages_headers_valid"},
+		{"headers", object(16_384), ""},
+		{"headers", object(16_385), "messages_headers_size"},
 		{"delay_seconds", nil, ""},
 		{"delay_seconds", 0, ""},
 		{"delay_seconds", 604_800, ""},

@@ -24,7 +24,8 @@ type Migration struct {
 }
 
 // Migrate brings the schema to [Version] and returns what it applied, which is
-// nothing if the schema was there already. Each migration commits on its own.
+// nothing if the schema was there already. Each migration commits on its own, and
+// fails if it has to wait for a lock for more than three seconds.
 // Migrations of the same schema wait for each other; for their advisory lock the
 // connection must keep its session, so behind a pooler it returns a
 // [*PoolerError].

@@ -116,6 +116,25 @@ func TestMigrate_AFailedMigrationLeavesNothing(t *testing.T) {
 	}
 }
 
+// Somebody else is in the way: the migration gives up before others have to wait
+// behind it, and goes through when he is gone.
+func TestMigrate_WaitsForNoLockForLong(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	conn := connect(t, url)
+	exec(t, conn, `create schema outbox`)
+	exec(t, conn, `begin`)
+	exec(t, conn, `create table outbox.messages ()`)
+	_, err := schema.Migrate(t.Context(), parse(t, url), standard, zap.NewNop())
+	if refused(err).Code != "55P03" || !strings.Contains(err.Error(), `schema "outbox" to version 1`) {
+		t.Errorf("got %v, want SQLSTATE 55P03 and the version that failed", err)
+	}
+	exec(t, conn, `rollback`)
+	if applied := migrate(t, url, standard); len(applied) != int(schema.Version) {
+		t.Errorf("applied %v after that", applied)
+	}
+}
+
 // SCH-08: names that need quoting, and names that want to be SQL.
 func TestMigrate_Names(t *testing.T) {
 	t.Parallel()

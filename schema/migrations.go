@@ -43,8 +43,13 @@ func mustList() []migration {
 	return all
 }
 
+// lockTimeout bounds the wait of a migration for a lock. Who waits for a table makes
+// everybody wait who comes after: rather the migration fails, and is tried again when
+// the transaction in the way has ended.
+const lockTimeout = "set local lock_timeout = '3s';\n"
+
 // sql is the migration with the names put in.
-func (m migration) sql(cfg Config) string { return render(m.name, cfg) }
+func (m migration) sql(cfg Config) string { return lockTimeout + render(m.name, cfg) }
 
 // render puts the names into an embedded file. They are quoted identifiers
 // there and stand in no string and no function body.

@@ -27,6 +27,8 @@ create table {{.Schema}}.messages (
 	-- Strict: otherwise an array of strings would pass for a string.
 	constraint messages_headers_valid check (jsonb_typeof(headers) = 'object'
 		and not jsonb_path_exists(headers, 'strict $.* ? (@.type() <> "string")')),
+	-- A message is in the relay's memory as a whole.
+	constraint messages_headers_size check (octet_length(headers::text) <= 16384),
 	constraint messages_delay_seconds_range check (delay_seconds between 0 and 604800),
 	constraint messages_priority_range check (priority between 0 and 9),
 	-- The years that every program can write; infinity would wait for ever.
