@@ -46,6 +46,9 @@ func (s *Source) examineDatabase(ctx context.Context, expected server) error {
 	return requireVisible(ctx, conn, s.config.Schema)
 }
 
+// doctorSays is the hint where several things may be wrong.
+const doctorSays = "outbox-relay doctor prints what mends it"
+
 func (s *Source) examinePublication(ctx context.Context, conn *pgx.Conn) error {
 	found, err := inspectPublication(ctx, conn, s.config.Publication, s.config.Schema)
 	if err != nil {
@@ -55,10 +58,9 @@ func (s *Source) examinePublication(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	doubts := strings.Join(found.doubts(s.config.Publication), "; ")
-	if doubts != s.doubts && doubts != "" {
-		s.log.Warn("publication or table is not as it should be", zap.String(fieldReason, doubts))
+	if before := s.doubts.Swap(&doubts); doubts != "" && (before == nil || *before != doubts) {
+		s.log.Warn("publication or table is not as it should be", zap.String(fieldReason, doubts), zap.String(fieldHint, doctorSays))
 	}
-	s.doubts = doubts
 	return nil
 }
 
@@ -70,8 +72,7 @@ func (s *Source) examineSlot(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	if found.walStatus == "unreserved" {
-		return fmt.Errorf("slot %q will be lost at the next checkpoint: it keeps %d bytes of WAL, more than max_slot_wal_keep_size allows",
-			s.config.Slot, found.retained)
+		return unreservedError(s.config.Slot)
 	}
 	return nil
 }

@@ -15,6 +15,9 @@ func (s *Source) Condition() vital.Condition {
 		Since:   time.Unix(0, s.changed.Load()),
 		Trouble: s.signs.Trouble(),
 	}
+	if doubts := s.doubts.Load(); doubts != nil {
+		c.Doubts = *doubts
+	}
 	session := s.current.Load()
 	switch {
 	case state == Standby:

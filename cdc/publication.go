@@ -157,7 +157,7 @@ func (p publication) doubts(name string) []string {
 			"and fail for the application on tables without a primary key", name))
 	}
 	if p.filter != "" {
-		doubts = append(doubts, fmt.Sprintf("publication %q has a row filter: %s", name, p.filter))
+		doubts = append(doubts, fmt.Sprintf("publication %q has a row filter, and the sweep has to find what it leaves out: %s", name, p.filter))
 	}
 	if left := p.leftOut(optional); len(left) > 0 {
 		doubts = append(doubts, fmt.Sprintf("publication %q leaves out column %s", name, strings.Join(left, ", ")))

@@ -40,10 +40,10 @@ type Source struct {
 	served   func(context.Context) (bool, error) // did a slot of this name serve before; may be nil
 	announce func(context.Context) error         // called before a slot is made; may be nil
 	allow    func(ctx context.Context, system string, timeline int32) error
-	rewound  *session // the last session of which it is told that the server went back behind it
-	created  bool     // the slot was made, and no session has told it yet
-	noted    string   // the trouble in the last line of the log
-	doubts   string   // likewise, of the publication
+	rewound  *session               // the last session of which it is told that the server went back behind it
+	created  bool                   // the slot was made, and no session has told it yet
+	noted    string                 // the trouble in the last line of the log
+	doubts   atomic.Pointer[string] // of the publication, at the last look
 }
 
 // New makes a Source. It connects nothing. Both configurations lead to the same

@@ -82,6 +82,8 @@ type SourceState struct {
 	Since time.Time   `json:"since"`
 	// Trouble is what keeps messages from coming, or will.
 	Trouble *Trouble `json:"trouble"`
+	// Doubts is what a person should mend although messages come, or most of them.
+	Doubts string `json:"doubts"`
 	// SlotHolder says in standby who has the slot, HolderHeard when the server
 	// heard from that one last, if it tells.
 	SlotHolder  string     `json:"slot_holder"`
@@ -160,7 +162,7 @@ func (r *Relay) State() State {
 
 func (r *Relay) sourceState(c *Condition) SourceState {
 	return SourceState{
-		Doing: c.Doing, Since: c.Since, Trouble: troubleOf(c.Trouble),
+		Doing: c.Doing, Since: c.Since, Trouble: troubleOf(c.Trouble), Doubts: c.Doubts,
 		SlotHolder: c.Holder, HolderHeard: orNullTime(c.HolderHeard),
 		LastWord: orNullTime(r.source.LastWord()), Position: r.source.Position(), Turned: orNullTime(c.Turned),
 	}

@@ -23,6 +23,9 @@ type Condition struct {
 	Turned time.Time
 	// Trouble is what keeps messages from coming, or will; nil if all is well.
 	Trouble *Trouble
+	// Doubts is what a person should mend although messages come, or most of them;
+	// empty if there is nothing.
+	Doubts string
 	// Holder says in Standby who reads, for people.
 	Holder string
 	// HolderHeard is when the server heard from the holder last, as far as it

@@ -93,6 +93,9 @@ func (e *examiner) stream() {
 	if trouble := source.Trouble; trouble != nil {
 		e.fail("source", &trouble.Since, trouble.Hint, "%s", trouble.Text)
 	}
+	if source.Doubts != "" {
+		e.warn("publication", nil, "outbox-relay doctor prints what mends it", "%s", source.Doubts)
+	}
 }
 
 // database is about what is written and read beside the stream.

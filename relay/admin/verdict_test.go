@@ -135,6 +135,7 @@ func TestReady(t *testing.T) {
 			q.OldestCached, q.LastReturn, q.RatePerSecond = ago(time.Minute), ago(40*time.Second), 0.05
 		}), "ok"},
 		{"paused", queue(func(q *relay.QueueState) { q.Paused, q.Hold, q.OldestCached = true, "held", ago(time.Hour) }), "ok paused"},
+		{"row filter", func(s *relay.State) { s.Source.Doubts = "a row filter" }, "ok publication"},
 		{"key revoked, messages in the table", func(s *relay.State) {
 			s.Router.Endpoint = gate(relay.EndpointClosed, 0)
 			s.Router.Queues = []relay.QueueState{{Name: "orders", Hold: "held", HeldLanes: 2}}
