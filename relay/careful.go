@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // The crash-loop guard: a message that kills the process must not do so for
@@ -206,7 +208,7 @@ func (r *Relay) redeem(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var trying sync.WaitGroup
 	trying.Go(func() {
-		for sleep(ctx, redeemPause) {
+		for waits.Sleep(ctx, redeemPause) {
 			if done, err := r.writing.redeem(ctx, r.epoch); done && err == nil {
 				r.counted = false
 				return

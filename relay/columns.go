@@ -17,9 +17,9 @@ type columns struct {
 		requestIDs []*string
 		unknown    []*time.Time
 	}
-	deferred waits
+	deferred deferredColumns
 	// postponed are rows of deferred that change.
-	postponed waits
+	postponed deferredColumns
 	requeued  struct {
 		ids          []int64
 		orderingKeys []*string
@@ -29,8 +29,8 @@ type columns struct {
 	released  []int64
 }
 
-// waits are the columns of deferred.
-type waits struct {
+// deferredColumns are those of deferred.
+type deferredColumns struct {
 	ids          []int64
 	xids         []*string
 	queues       []string
@@ -89,23 +89,23 @@ func (c *columns) add(o *outcome) {
 	}
 }
 
-func (w *waits) add(o *outcome, reason string) {
+func (d *deferredColumns) add(o *outcome, reason string) {
 	m := o.message
 	orderingKey := orNull(m.row.OrderingKey)
 	if reason == reasonScheduled {
 		orderingKey = nil // takes its place in its lane when its time has come
 	}
-	w.ids = append(w.ids, m.row.ID)
-	w.xids = append(w.xids, xid8(m.row.XID))
-	w.queues = append(w.queues, m.row.Queue)
-	w.orderingKeys = append(w.orderingKeys, orderingKey)
-	w.reasons = append(w.reasons, reason)
-	w.attempts = append(w.attempts, int32(m.attempts))
-	w.charged = append(w.charged, int32(m.charged))
-	w.notBefore = append(w.notBefore, orNullTime(o.notBefore))
-	w.statuses = append(w.statuses, o.failure.status())
-	w.texts = append(w.texts, o.failure.text(reason))
-	w.unknownSince = append(w.unknownSince, orNullTime(m.unknownAt))
+	d.ids = append(d.ids, m.row.ID)
+	d.xids = append(d.xids, xid8(m.row.XID))
+	d.queues = append(d.queues, m.row.Queue)
+	d.orderingKeys = append(d.orderingKeys, orderingKey)
+	d.reasons = append(d.reasons, reason)
+	d.attempts = append(d.attempts, int32(m.attempts))
+	d.charged = append(d.charged, int32(m.charged))
+	d.notBefore = append(d.notBefore, orNullTime(o.notBefore))
+	d.statuses = append(d.statuses, o.failure.status())
+	d.texts = append(d.texts, o.failure.text(reason))
+	d.unknownSince = append(d.unknownSince, orNullTime(m.unknownAt))
 }
 
 // statement is a statement with its arguments.

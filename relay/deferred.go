@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -77,7 +78,7 @@ func (s *store) awaitVisible(ctx context.Context) error {
 			if err := conn.QueryRow(ctx, sqlOpenOf, snapshot).Scan(&open); err != nil {
 				return fmt.Errorf("look for open transactions: %w", err)
 			}
-			if open == 0 || time.Now().After(deadline) || !sleep(ctx, againPause) {
+			if open == 0 || time.Now().After(deadline) || !waits.Sleep(ctx, againPause) {
 				return ctx.Err()
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // How rows of the table deferred come back into memory. One goroutine asks the
@@ -440,7 +442,7 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 		}
 	}
 	if s.router.loaded(time.Now(), j, rows, more) {
-		sleep(ctx, againPause)
+		waits.Sleep(ctx, againPause)
 	}
 	if len(rows) > 0 {
 		s.log.Debug("deferred messages loaded", zap.Int(keyMessages, len(rows)))

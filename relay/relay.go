@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/vital"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // Relay moves messages from a source to a publisher.
@@ -117,7 +118,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		if failures++; useful || time.Since(began) > time.Minute {
 			failures = 1
 		}
-		sleep(ctx, backoff(failures, 100*time.Millisecond, 30*time.Second))
+		waits.Sleep(ctx, backoff(failures, 100*time.Millisecond, 30*time.Second))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // Retention removes dispatched messages with their outcome, discarded dead
@@ -63,7 +65,7 @@ func (s *session) retainAll(ctx context.Context) error {
 		if !replay.over {
 			wait = retentionReplay
 		}
-		if !sleep(ctx, wait) {
+		if !waits.Sleep(ctx, wait) {
 			return nil
 		}
 	}
@@ -109,7 +111,7 @@ func (s *session) retain(ctx context.Context, replay *replay) (n removed, err er
 	}
 	rest := func(d time.Duration) bool {
 		s.pulses.retention.Turn(time.Now()) // millions of rows take minutes
-		return sleep(ctx, d)
+		return waits.Sleep(ctx, d)
 	}
 	if err := replay.follow(ctx, s); err != nil {
 		errs = append(errs, fmt.Errorf("look how far the stream has come: %w", err))

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/vital"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // session is the time for which this process holds the stream: one epoch.
@@ -156,7 +157,7 @@ func (r *Relay) retry(ctx context.Context, do func() error) error {
 		if attempt == 1 {
 			r.log.Warn("database failed", zap.Error(err))
 		}
-		if !sleep(ctx, backoff(attempt, 50*time.Millisecond, 2*time.Second)) {
+		if !waits.Sleep(ctx, backoff(attempt, 50*time.Millisecond, 2*time.Second)) {
 			return ctx.Err()
 		}
 	}
@@ -285,7 +286,7 @@ func (s *session) logOutcome(o *outcome) {
 // its hands that another relay may have sent meanwhile.
 func (s *session) trust(ctx context.Context) error {
 	for time.Since(s.relay.source.LastWord()) >= s.relay.cfg.TrustWindow {
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !waits.Sleep(ctx, 20*time.Millisecond) {
 			return ctx.Err()
 		}
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // The sweep finds what the WAL did not show: messages that a changed publication,
@@ -98,7 +100,7 @@ func (s *session) sweepAll(ctx context.Context) error {
 		case more:
 			wait = 0
 		}
-		if !sleep(ctx, wait) {
+		if !waits.Sleep(ctx, wait) {
 			return nil
 		}
 	}
@@ -159,7 +161,7 @@ func (s *session) passed(ctx context.Context, position string) error {
 		if err != nil || passed {
 			return err
 		}
-		if !sleep(ctx, sweepPause) {
+		if !waits.Sleep(ctx, sweepPause) {
 			return ctx.Err()
 		}
 	}
@@ -208,7 +210,7 @@ func (w *sweeper) mayRise(ctx context.Context) (floor int64, err error) {
 		if err != nil || floor > 0 || w.floor > 0 || w.mark.last == 0 || time.Now().After(deadline) {
 			return floor, err
 		}
-		if !sleep(ctx, sweepPause) {
+		if !waits.Sleep(ctx, sweepPause) {
 			return 0, ctx.Err()
 		}
 	}

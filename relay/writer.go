@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/vital"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // writer makes outcomes durable, many in one transaction, and then tells the
@@ -131,7 +132,7 @@ func (w *writer) insist(own context.Context, what string, do func(context.Contex
 		if !w.failing.Swap(true) {
 			w.log.Warn(what+" failed", zap.Error(err))
 		}
-		if !sleep(own, backoff(attempt, 50*time.Millisecond, 2*time.Second)) {
+		if !waits.Sleep(own, backoff(attempt, 50*time.Millisecond, 2*time.Second)) {
 			return context.Cause(own)
 		}
 	}
@@ -153,16 +154,4 @@ func (w *writer) left() []*outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.pending
-}
-
-// sleep waits for d and reports whether ctx lasted that long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
