@@ -308,9 +308,12 @@ func (r *router) parkLanes(q *queue) {
 }
 
 // unhold makes a lane live again that waits for a row which somebody put into
-// the table: the row will be found another time.
+// the table: the row will be found another time, and what is on its way into the
+// table by the queue, which is held.
 func (r *router) unhold(h *hold) {
 	delete(r.draining, h)
+	h.into = h.queue.hold
+	h.into.pending += h.pending
 	l := h.lane
 	l.hold = nil
 	for !h.tail.empty() {

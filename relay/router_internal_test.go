@@ -513,6 +513,46 @@ func TestPromise6_NothingOvertakesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// A queue is held while a scheduled row is on its way to the end of its lane, and
+// live again before the row is there: the queue waits for it, nobody else would.
+func TestRouter_RowOnItsWayWhileItsQueueIsHeld(t *testing.T) {
+	r := newRig(testConfig())
+	row := func(id int64, orderingKey, reason string) deferredRow {
+		return deferredRow{position: id, queue: "q", reason: reason, notBefore: r.now, orderingKey: orderingKey,
+			row: outbox.Row{ID: id, Queue: "q", OrderingKey: orderingKey}}
+	}
+	r.put("q", "a")
+	under := r.takeOne()
+	job, _ := r.nextJob(r.now, true)
+	r.loaded(r.now, job, []deferredRow{row(1000, "a", "recovered"), row(1001, "a", reasonScheduled), row(1002, "", "recovered")}, false)
+	if len(r.emitted) != 1 || r.emitted[0].state != requeued {
+		t.Fatalf("%d outcomes, want the scheduled row requeued", len(r.emitted))
+	}
+	r.apply(r.now, map[string]Settings{"q": {Paused: true}})
+	r.end(under, nil)
+	r.apply(r.now, nil)
+	empty := func() (final bool) {
+		job, ok := r.nextJob(r.now, false)
+		if !ok || job.hold == nil {
+			return false
+		}
+		r.loaded(r.now, job, nil, false)
+		return job.final
+	}
+	for range 3 {
+		if empty() {
+			t.Fatal("the queue is live, and a row is on its way into the table")
+		}
+	}
+	r.resolved(r.emitted)
+	for range 3 {
+		empty()
+	}
+	if r.queueOf("q").hold != nil {
+		t.Error("the queue is still held")
+	}
+}
+
 // A queue that fails while another is well is paused alone, from the first time
 // on.
 func TestRouter_AFailingQueueIsPausedAlone(t *testing.T) {
