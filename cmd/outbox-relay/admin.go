@@ -39,7 +39,7 @@ func serveAdmin(ctx context.Context, cfg *config.Config, running parts, log *zap
 		}
 		return []admin.Finding{{Code: "slot", Text: text, Hint: hint}}
 	})
-	server.AddPage(desk(cfg, running.relay))
+	server.AddPage(desk(cfg, running.relay, metrics))
 	if err := server.Listen(ctx); err != nil {
 		return nil, &config.Error{Problems: []error{err}}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
+	"github.com/outbox-relay/outbox-relay/internal/metrics"
 	"github.com/outbox-relay/outbox-relay/internal/operate"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
@@ -15,9 +16,9 @@ import (
 
 // desk is what the page for people works with. Each act has a connection of its
 // own, as that of a verb has.
-func desk(cfg *config.Config, moving *relay.Relay) admin.Desk {
+func desk(cfg *config.Config, moving *relay.Relay, figures *metrics.Metrics) admin.Desk {
 	return admin.Desk{
-		State: moving.State, Counts: moving.Counts,
+		State: moving.State, Counts: moving.Counts, Seen: figures.Report,
 		Operate: func(ctx context.Context, do func(context.Context, *operate.Operator) error) error {
 			return withConnection(ctx, cfg, func(conn *pgx.Conn) error {
 				if err := schema.Check(ctx, conn, cfg.Schema); err != nil {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/cdc"
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
@@ -95,6 +96,16 @@ func New(o Options, log *zap.Logger) *Metrics {
 
 // Run reads what only Postgres knows until ctx ends.
 func (m *Metrics) Run(ctx context.Context) { m.watch.run(ctx) }
+
+// Report is what was read last, for whoever wants to know the same; nil if there is
+// nothing, or nothing fresh.
+func (m *Metrics) Report(now time.Time) *status.Report {
+	seen := m.watch.last()
+	if seen.figures == nil || now.Sub(seen.at) > fresh {
+		return nil
+	}
+	return &seen.figures.Report
+}
 
 // scrapes is how many scrapes may be answered at once.
 const scrapes = 4

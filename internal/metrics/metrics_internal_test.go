@@ -297,6 +297,22 @@ func TestMetrics_LeaveOutWhatIsOld(t *testing.T) {
 	}
 }
 
+// The charts of the page are made of the same look.
+func TestMetrics_Report(t *testing.T) {
+	t.Parallel()
+	m := of(busy())
+	if r := m.Report(noon); r != nil {
+		t.Errorf("before the first look: %+v", r)
+	}
+	m.withFigures(figures())
+	if r := m.Report(noon); r == nil || r.WithoutOutcome.Count != 4 {
+		t.Errorf("got %+v", r)
+	}
+	if r := m.Report(noon.Add(fresh)); r != nil {
+		t.Errorf("an old look is told: %+v", r)
+	}
+}
+
 // A relay that waits exports the same names as one that moves messages.
 func TestMetrics_OfAStandbyHaveTheSameNames(t *testing.T) {
 	t.Parallel()

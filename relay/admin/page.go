@@ -12,6 +12,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
 
@@ -20,6 +21,10 @@ type Desk struct {
 	// State and Counts are the relay's own.
 	State  func() relay.State
 	Counts func() relay.Counts
+	// Seen is what somebody else has read from the database for purposes of his own,
+	// if it is not too old for the charts; nil without. It asks nobody, and may be nil
+	// itself: then the charts know what visitors of the page have had looked up.
+	Seen func(now time.Time) *status.Report
 	// Operate connects to the database, lets do act there, and closes the
 	// connection again.
 	Operate func(ctx context.Context, do func(context.Context, *operate.Operator) error) error
@@ -112,10 +117,7 @@ func (p *page) record(ctx context.Context) {
 	defer p.visits.tasks.Wait()
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
-	for n := 0; ; n++ {
-		if n%looksApart == 0 {
-			p.server.lookout.current(ctx)
-		}
+	for {
 		p.sample(time.Now())
 		select {
 		case <-ticker.C:

@@ -14,11 +14,9 @@ const (
 	// sampleEvery is the pause between two samples, of which an hour is kept.
 	sampleEvery = 5 * time.Second
 	samples     = int(time.Hour / sampleEvery)
-	// looksApart is how many samples use one look at the database, unless somebody
-	// looks at the page.
-	looksApart = 3
-	// reportAge is how old a look may be that a sample uses.
-	reportAge = looksApart*sampleEvery + lookTimeout
+	// reportAge is how old a look may be that a sample uses; those of the page are
+	// taken while somebody looks at it.
+	reportAge = 2 * sampleEvery
 )
 
 // sample is what the charts show of one moment. What is not known is NaN.
@@ -89,7 +87,11 @@ func (p *page) sample(now time.Time) {
 	state := p.State()
 	s := sample{at: now, waiting: math.NaN(), deferred: math.NaN(), retained: math.NaN()}
 	s.failing = !Ready(&p.server.cfg, &state).OK
-	if report := p.server.lookout.latest(now); report != nil {
+	report := p.server.lookout.latest(now)
+	if report == nil && p.Seen != nil {
+		report = p.Seen(now)
+	}
+	if report != nil {
 		s.see(report)
 	}
 	p.history.add(s, p.Counts())

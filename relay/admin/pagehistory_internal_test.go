@@ -1,13 +1,17 @@
 package admin
 
 import (
+	"context"
+	"errors"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/tally"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
@@ -120,5 +124,25 @@ func TestFormats(t *testing.T) {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// While nobody looks at the page, the charts go on by what somebody else has seen,
+// and ask nobody for it.
+func TestPage_SamplesWhatOthersHaveSeen(t *testing.T) {
+	t.Parallel()
+	looks := 0
+	look := func(context.Context) (any, error) { looks++; return nil, errors.New("nobody asked") }
+	state := func() relay.State { return relay.State{} }
+	report := &status.Report{Deferred: status.Count{Count: 7}}
+	p := &page{server: New(Config{}, state, look, zap.NewNop()), Desk: Desk{
+		State: state, Counts: func() relay.Counts { return relay.Counts{} },
+		Seen: func(time.Time) *status.Report { return report },
+	}}
+	p.sample(time.Now())
+	report = nil
+	p.sample(time.Now())
+	if all := p.history.all(); looks != 0 || all[0].deferred != 7 || !math.IsNaN(all[1].deferred) {
+		t.Errorf("%d looks, %+v", looks, all)
 	}
 }
