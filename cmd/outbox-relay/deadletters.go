@@ -108,17 +108,21 @@ func newDeadLettersShow(p *program) *cobra.Command {
 			return err
 		}
 		var d *operate.DeadLetter
+		var behind operate.Count
 		err = p.operate(cmd, func(ctx context.Context, o *operate.Operator) (err error) {
-			d, err = o.DeadLetter(ctx, id)
+			if d, err = o.DeadLetter(ctx, id); err != nil {
+				return err
+			}
+			behind, err = o.Behind(ctx, id)
 			return err
 		})
 		switch {
 		case err != nil:
 			return err
 		case *asJSON:
-			return p.printJSON(deadLetterDocument{1, *d})
+			return p.printJSON(deadLetterDocument{1, *d, behind})
 		}
-		return p.printDeadLetter(d)
+		return p.printDeadLetter(d, behind)
 	}
 	return cmd
 }
@@ -127,9 +131,12 @@ func newDeadLettersShow(p *program) *cobra.Command {
 type deadLetterDocument struct {
 	SchemaVersion int `json:"schema_version"`
 	operate.DeadLetter
+	// Behind are the messages that wait for it, because its queue holds a lane for a
+	// dead letter.
+	Behind operate.Count `json:"behind"`
 }
 
-func (p *program) printDeadLetter(d *operate.DeadLetter) error {
+func (p *program) printDeadLetter(d *operate.DeadLetter, behind operate.Count) error {
 	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
 		{"message", strconv.FormatInt(d.MessageID, 10)},
@@ -143,17 +150,28 @@ func (p *program) printDeadLetter(d *operate.DeadLetter) error {
 		{"last code", foreign(d.LastCode)},
 		{"last error", foreign(d.LastError)},
 		{"request id", foreign(d.RequestID)},
+		{"waiting behind it", deferredCount(behind)},
 	} {
 		fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if d.MessageGone {
-		fmt.Fprintln(p.out, "the application deleted the message: there is nothing to redrive")
+	switch {
+	case d.Reason == operate.ReasonDiscarded:
+	case d.MessageGone:
+		fmt.Fprintf(p.out, "the application deleted the message: there is nothing to redrive\ndead-letters discard %d --why ... takes it off the list\n", d.MessageID)
+	default:
+		fmt.Fprintf(p.out, deadLetterNext, d.MessageID, d.MessageID)
 	}
 	return nil
 }
+
+// deadLetterNext is what a person can do with a dead letter.
+const deadLetterNext = `dead-letters redrive %d sends it again, as it is, before what waits behind it
+dead-letters discard %d --why ... gives it up, and what waits behind it goes on
+a message cannot be changed: if the queue will never take this one, let the application write another, with another key
+`
 
 func newDeadLettersRedrive(p *program) *cobra.Command {
 	cmd := &cobra.Command{

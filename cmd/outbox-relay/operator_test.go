@@ -54,7 +54,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 		{[]string{"list", "--limit", "1"}, []string{"3 dead letters match", "the first 1 are listed"}},
 		{[]string{"list", "--key", "k2"}, []string{"1 dead letter matches", "k2"}},
 		{[]string{"list", "--older-than", "1h"}, []string{"0 dead letters match"}},
-		{[]string{"show", "1"}, []string{"k1", "last status   422", "refused"}},
+		{[]string{"show", "1"}, []string{"k1", "last status        422", "refused", "waiting behind it  0", "dead-letters redrive 1 sends it again"}},
 		{[]string{"show", "3"}, []string{"there is nothing to redrive"}},
 	} {
 		got := expectCode(t, r.settings, exitStopped, append([]string{"dead-letters"}, c.args...), c.texts...)

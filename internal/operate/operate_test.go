@@ -177,6 +177,33 @@ func TestDeadLetter_SaysEverythingButThePayload(t *testing.T) {
 	}
 }
 
+// What waits for a person to decide about a dead letter, in its own lane alone.
+func TestBehind(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.messages(3, "a")
+	r.exec("insert into outbox.messages (key, queue, ordering_key, payload) values ('other', 'orders', 'b', '{}')")
+	r.die(1)
+	behind := func(want int64) {
+		t.Helper()
+		if got, err := r.Behind(t.Context(), 1); err != nil || got.Count != want {
+			t.Errorf("%+v, %v wait; want %d", got, err, want)
+		}
+	}
+	behind(0) // nothing is held
+	r.defers("dead_letter", 1)
+	r.defers("held", 2, 3, 4)
+	behind(2)
+	if err := r.set("orders", "ordering=queue"); err != nil {
+		t.Fatal(err)
+	}
+	behind(3)
+	if _, err := r.Discard(t.Context(), []int64{1}, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	behind(0) // they go on
+}
+
 func TestRedrive_MovesTheDeadLetter(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
