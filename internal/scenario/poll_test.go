@@ -148,19 +148,7 @@ func TestPoll_Promise1_ExistsExactlyWhenCommitted(t *testing.T) {
 	t.Parallel()
 	w := polling(scenario.New(t))
 	w.Start()
-	const writers, rounds = 10, 60
-	seeds := seeded(t)
-	var group sync.WaitGroup
-	for writer := range writers {
-		random := rand.New(rand.NewPCG(seeds.Uint64(), 0))
-		conn := w.Connect()
-		group.Go(func() {
-			for round := range rounds {
-				oneTransaction(t, w, conn, random, fmt.Sprintf("w%d-%d", writer, round))
-			}
-		})
-	}
-	group.Wait()
+	manyTransactions(t, w)
 	settlePoll(t, w)
 }
 

@@ -32,6 +32,14 @@ func TestPromise1_ExistsExactlyWhenCommitted(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t)
 	w.Start()
+	manyTransactions(t, w)
+	w.Settle()
+}
+
+// manyTransactions makes transactions of every kind, from many connections at
+// once.
+func manyTransactions(t *testing.T, w *scenario.World) {
+	t.Helper()
 	const writers, rounds = 10, 60
 	seeds := seeded(t)
 	var group sync.WaitGroup
@@ -45,7 +53,6 @@ func TestPromise1_ExistsExactlyWhenCommitted(t *testing.T) {
 		})
 	}
 	group.Wait()
-	w.Settle()
 }
 
 // oneTransaction writes a few messages and ends the transaction in some way.

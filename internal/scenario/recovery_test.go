@@ -1,8 +1,6 @@
 package scenario_test
 
 import (
-	"context"
-	"fmt"
 	"testing"
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
@@ -88,22 +86,7 @@ func TestPromise4_SlotInvalidated(t *testing.T) {
 	w := scenario.On(t, cluster.Migrated(t))
 	afterWork(t, w)
 	w.Insert(scenario.Batch("lost", 50, "a", "b")...)
-	w.Exec(`create table noise (filler text)`)
-	pgtest.Eventually(t, scenario.Patience, func() error {
-		for _, sql := range []string{
-			`insert into noise select repeat(md5(i::text), 300) from generate_series(1, 1000) i`, `select pg_switch_wal()`, `checkpoint`,
-		} {
-			if _, err := w.Conn.Exec(context.Background(), sql); err != nil {
-				return err
-			}
-		}
-		var status string
-		err := w.Conn.QueryRow(context.Background(), `select wal_status from pg_replication_slots where slot_name = $1`, w.Env["RELAY_SLOT"]).Scan(&status)
-		if err == nil && status != "lost" {
-			err = fmt.Errorf("the slot is %s, not lost", status)
-		}
-		return err
-	})
+	invalidate(t, w)
 	r := w.Start()
 	w.Insert(scenario.Batch("after", 50, "a", "b")...)
 	w.Settle()
