@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -38,9 +39,7 @@ func TestSweeper_PageReadsItsPartOfTheKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range settings {
-		base.RuntimeParams[name] = value
-	}
+	maps.Copy(base.RuntimeParams, settings)
 	conn, err := pgx.ConnectConfig(t.Context(), base)
 	if err != nil {
 		t.Fatal(err)
