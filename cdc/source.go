@@ -200,5 +200,5 @@ func (s *Source) Problem() error {
 
 func (s *Source) setProblem(err error) { s.signs.Note(time.Now(), err) }
 
-// Stats counts what the Source has seen.
+// Stats counts what the Source has seen since it was made, over all sessions.
 func (s *Source) Stats() Stats { return s.stats.read() }

@@ -29,6 +29,7 @@ type QueueError struct {
 	Err error
 }
 
+// Error implements error.
 func (e *QueueError) Error() string {
 	text := e.Act + " " + e.Queue + ": "
 	switch {

@@ -53,13 +53,13 @@ func IsPermanent(err error) bool {
 	return permanent || errors.Is(err, ErrMalformed)
 }
 
-// PanicError is the panic of a function that the application gave. Its text tells what was thrown; Stack
-// tells where.
+// PanicError is the panic of a function that the application gave.
 type PanicError struct {
-	Value any
-	Stack []byte
+	Value any    // what was thrown
+	Stack []byte // where, as debug.Stack writes it
 }
 
+// Error tells what was thrown, and not where.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // read calls what takes a message out of a delivery. Whatever goes wrong there,

@@ -46,6 +46,7 @@ const (
 // Done reports whether the delivery is over: acknowledge it.
 func (o Outcome) Done() bool { return o == Handled || o == Repeated }
 
+// String is the outcome in logs and reports.
 func (o Outcome) String() string {
 	switch o {
 	case Handled:
