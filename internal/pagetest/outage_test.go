@@ -2,12 +2,17 @@ package pagetest_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"image"
+	"image/color"
 	"image/png"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,7 +113,7 @@ func (b *tab) picture(name string) {
 	}
 	var small bytes.Buffer // the browser is in a hurry
 	encoder := png.Encoder{CompressionLevel: png.BestCompression}
-	if err := encoder.Encode(&small, taken); err != nil {
+	if err := encoder.Encode(&small, fewColours(taken)); err != nil {
 		b.t.Fatalf("%s: %v", name, err)
 	}
 	if small.Len() > mostPicture {
@@ -116,5 +121,30 @@ func (b *tab) picture(name string) {
 	}
 	if err := os.WriteFile(filepath.Join(*pictures, name), small.Bytes(), 0o644); err != nil {
 		b.t.Fatal(err)
+	}
+}
+
+// fewColours is a picture with the 256 colours that it uses most: enough for text
+// and lines, and a third of the bytes.
+func fewColours(picture image.Image) *image.Paletted {
+	uses := map[color.Color]int{}
+	each(picture, func(x, y int) { uses[picture.At(x, y)]++ })
+	often := slices.SortedFunc(maps.Keys(uses), func(a, b color.Color) int { return cmp.Compare(uses[b], uses[a]) })
+	few := image.NewPaletted(picture.Bounds(), often[:min(len(often), 256)])
+	nearest := make(map[color.Color]uint8, len(often))
+	for _, c := range often {
+		nearest[c] = uint8(few.Palette.Index(c))
+	}
+	each(picture, func(x, y int) { few.SetColorIndex(x, y, nearest[picture.At(x, y)]) })
+	return few
+}
+
+// each visits all points of a picture.
+func each(picture image.Image, visit func(x, y int)) {
+	b := picture.Bounds()
+	for y := b.Min.Y; y < b.Max.Y; y++ {
+		for x := b.Min.X; x < b.Max.X; x++ {
+			visit(x, y)
+		}
 	}
 }
