@@ -19,7 +19,6 @@ type slot struct {
 	walStatus string
 	reason    string // why it was invalidated; empty on versions that do not say
 	confirmed string // confirmed_flush_lsn
-	retained  int64  // bytes of WAL that it keeps
 }
 
 // selectSlot reads shared memory, no table. Columns that older versions lack
@@ -28,15 +27,14 @@ const selectSlot = `
 	select s.slot_type, coalesce(s.plugin, ''), coalesce(s.database, ''), s.temporary,
 	       coalesce(s.active_pid::text, ''), coalesce(s.wal_status, ''),
 	       coalesce(pg_catalog.to_jsonb(s) ->> 'invalidation_reason', ''),
-	       coalesce(s.confirmed_flush_lsn::text, ''),
-	       coalesce(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), s.restart_lsn), 0)::bigint
+	       coalesce(s.confirmed_flush_lsn::text, '')
 	from pg_catalog.pg_replication_slots s
 	where s.slot_name = $1`
 
 func inspectSlot(ctx context.Context, conn *pgx.Conn, name string) (slot, error) {
 	s := slot{exists: true}
 	err := conn.QueryRow(ctx, selectSlot, name).Scan(
-		&s.kind, &s.plugin, &s.database, &s.temporary, &s.holder, &s.walStatus, &s.reason, &s.confirmed, &s.retained)
+		&s.kind, &s.plugin, &s.database, &s.temporary, &s.holder, &s.walStatus, &s.reason, &s.confirmed)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return slot{}, nil
 	}
