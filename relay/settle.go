@@ -81,12 +81,9 @@ func (r *router) bury(now time.Time, m *message, failure *PublishError, reason s
 	o.blocks = true
 	m.queue.inMemory--
 	r.holdLane(m, func(h *hold) {
-		if m.cached {
-			m.goingBack = true
-		} else {
-			o.hold = h
-			h.pending++
-		}
+		m.goingBack = m.cached
+		o.hold = h
+		h.pending++ // also for a row of the table: a scheduled one is not of the lane yet
 		r.emit(o)
 	})
 }
