@@ -553,6 +553,29 @@ func TestRouter_RowOnItsWayWhileItsQueueIsHeld(t *testing.T) {
 	}
 }
 
+// A scheduled message becomes a dead letter that holds its lane, and dead letters
+// hold nothing any more before its row is one of the lane: the lane waits for it,
+// nobody else would.
+func TestRouter_RowOfAScheduledDeadLetter(t *testing.T) {
+	r := newRig(testConfig())
+	r.apply(r.now, map[string]Settings{"q": {HoldOnDeadLetter: true}})
+	job, _ := r.nextJob(r.now, true)
+	r.loaded(r.now, job, []deferredRow{{position: 1, queue: "q", reason: reasonScheduled, notBefore: r.now,
+		row: outbox.Row{ID: 1, Queue: "q", OrderingKey: "a"}}}, false)
+	if o := r.end(r.takeOne(), failed(Refused)); o == nil || !o.blocks {
+		t.Fatalf("outcome %+v, want a dead letter that holds its lane", o)
+	}
+	r.apply(r.now, nil)
+	for range 3 {
+		if job, ok := r.nextJob(r.now, false); ok && job.hold != nil {
+			r.loaded(r.now, job, nil, false)
+		}
+	}
+	if l := r.lanes[laneKey{"q", "a"}]; l == nil || l.hold == nil {
+		t.Error("the lane is live, and a row of it is on its way into the table")
+	}
+}
+
 // A queue that fails while another is well is paused alone, from the first time
 // on.
 func TestRouter_AFailingQueueIsPausedAlone(t *testing.T) {
