@@ -29,7 +29,7 @@ func askBreakers(ctx context.Context, cfg *config.Config) ([]status.Breaker, boo
 	}
 	ctx, cancel := context.WithTimeout(ctx, breakersTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/status", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/status?database=off", http.NoBody)
 	if err != nil {
 		return nil, false
 	}

@@ -113,8 +113,11 @@ func old(s *float64) string {
 }
 
 // next is when deferred messages are due.
-func next(s *float64) string {
+func next(r status.Reason) string {
+	s := r.NextSeconds
 	switch {
+	case r.Reason == "dead_letter":
+		return "when a person has decided about it"
 	case s == nil:
 		return "with its queue or key"
 	case *s <= 0:

@@ -50,6 +50,20 @@ func TestServer_Status_LooksOnceForAll(t *testing.T) {
 	}
 }
 
+// Who wants to know of the relay alone waits for no database.
+func TestServer_Status_DatabaseOff(t *testing.T) {
+	t.Parallel()
+	url := serveLooking(t, idle, func(context.Context) (any, error) {
+		t.Error("the database was asked")
+		return nil, nil
+	})
+	code, _, body := request(t, http.MethodGet, url+"/status?database=off", "")
+	var s admin.Status
+	if err := json.Unmarshal([]byte(body), &s); err != nil || code != http.StatusOK || s.Relay.Phase != "active" || s.Database.Report != nil || s.Database.Error == "" {
+		t.Errorf("%d, %v: %s", code, err, body)
+	}
+}
+
 // A database that does not answer takes nothing but its part of the answer.
 func TestServer_Status_WithoutDatabase(t *testing.T) {
 	t.Parallel()
