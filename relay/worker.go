@@ -69,5 +69,5 @@ func (s *session) logFailure(m *message, failure *PublishError) {
 	log("publish failed",
 		zap.Int64(keyMessageID, m.row.ID), zap.String(keyKey, m.row.Key), zap.String(keyQueue, m.row.Queue),
 		zap.Int(keyAttempt, m.attempts+1), zap.Stringer(keyReason, failure.Class), zap.Int(keyStatus, failure.Status),
-		zap.Error(failure))
+		zap.String("error", failure.beside(failure.Class.String())))
 }

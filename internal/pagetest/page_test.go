@@ -131,7 +131,7 @@ func redrives(w *scenario.World, p *relaybin.Process, b *tab) {
 
 	b.open(fmt.Sprintf("/dead-letters/%d", id))
 	b.sees("main", "order-7-paid")
-	b.sees("main", "refused: status 422")
+	b.sees("main", "status 422: SCRIPTED_FAULT")
 	if n := value[int](b, `document.querySelectorAll("form[method=post]").length`); n != 0 {
 		b.t.Errorf("%d buttons without the token", n)
 	}
