@@ -572,6 +572,20 @@ func TestRelay_DeletedWhileDeferred_IsWithdrawn(t *testing.T) {
 	}
 }
 
+// A copy of the database on another cluster, whose transactions have lower numbers: a
+// message that was deleted there is withdrawn here, and what is behind it goes out.
+func TestRelay_DeletedOnAnotherCluster_IsWithdrawn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`insert into outbox.messages (id, key, queue, payload) overriding system value values (8, 'k8', 'q', '{}')`)
+	b.exec(`insert into outbox.deferred (message_id, queue, reason, xid) values (7, 'q', 'held', '9000000000'), (8, 'q', 'held', '9000000001')`)
+	queue := &accept{}
+	b.start(queue)
+	b.awaitCount(0, `select count(*) from outbox.deferred`)
+	b.awaitCount(1, `select count(*) from outbox.withdrawn where message_id = 7`)
+	b.awaitCount(1, countDispatched+` where message_id = 8`)
+}
+
 // The replay guard: what has an outcome is not sent again.
 func TestRelay_ReplayedMessages_AreSkipped(t *testing.T) {
 	t.Parallel()
