@@ -492,8 +492,10 @@ func TestPromise6_NothingOvertakesWhatIsUnderWay(t *testing.T) {
 	first, waiting := r.put("q", "a"), r.put("q", "a")
 	r.takeOne()
 	job, _ := r.nextJob(r.now, true)
-	r.loaded(r.now, job, []deferredRow{{position: -1, queue: "q", orderingKey: "a", reason: "redriven", notBefore: r.now,
-		row: outbox.Row{ID: 1000, Queue: "q", OrderingKey: "a"}}}, false)
+	r.loaded(r.now, job, []deferredRow{{
+		position: -1, queue: "q", orderingKey: "a", reason: "redriven", notBefore: r.now,
+		row: outbox.Row{ID: 1000, Queue: "q", OrderingKey: "a"},
+	}}, false)
 	last := r.put("q", "a")
 	r.pass(cfg.OverflowAfter)
 	if len(r.emitted) > 0 {
@@ -518,8 +520,10 @@ func TestPromise6_NothingOvertakesWhatIsUnderWay(t *testing.T) {
 func TestRouter_RowOnItsWayWhileItsQueueIsHeld(t *testing.T) {
 	r := newRig(testConfig())
 	row := func(id int64, orderingKey, reason string) deferredRow {
-		return deferredRow{position: id, queue: "q", reason: reason, notBefore: r.now, orderingKey: orderingKey,
-			row: outbox.Row{ID: id, Queue: "q", OrderingKey: orderingKey}}
+		return deferredRow{
+			position: id, queue: "q", reason: reason, notBefore: r.now, orderingKey: orderingKey,
+			row: outbox.Row{ID: id, Queue: "q", OrderingKey: orderingKey},
+		}
 	}
 	r.put("q", "a")
 	under := r.takeOne()
@@ -560,8 +564,10 @@ func TestRouter_RowOfAScheduledDeadLetter(t *testing.T) {
 	r := newRig(testConfig())
 	r.apply(r.now, map[string]Settings{"q": {HoldOnDeadLetter: true}})
 	job, _ := r.nextJob(r.now, true)
-	r.loaded(r.now, job, []deferredRow{{position: 1, queue: "q", reason: reasonScheduled, notBefore: r.now,
-		row: outbox.Row{ID: 1, Queue: "q", OrderingKey: "a"}}}, false)
+	r.loaded(r.now, job, []deferredRow{{
+		position: 1, queue: "q", reason: reasonScheduled, notBefore: r.now,
+		row: outbox.Row{ID: 1, Queue: "q", OrderingKey: "a"},
+	}}, false)
 	if o := r.end(r.takeOne(), failed(Refused)); o == nil || !o.blocks {
 		t.Fatalf("outcome %+v, want a dead letter that holds its lane", o)
 	}
