@@ -41,10 +41,15 @@ func (d *deferredRow) waits(now time.Time, q *queue) bool {
 
 // reconcile defers every message that has no outcome, in id order, and returns
 // how many. It runs after a slot was made: what was committed before it, the
-// stream will never show.
-func (s *store) reconcile(ctx context.Context, epoch int64) (found int64, err error) {
+// stream will never show. It holds the relay's row: a server may go on with it after
+// the relay that asked is gone, and who takes over has to wait for that. Otherwise
+// rows would come that nobody expects any more, of messages that have gone out
+// meanwhile.
+func (s *store) reconcile(ctx context.Context, epoch int64, position string) (found int64, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		b := &pgx.Batch{}
+		b.Queue(s.sql.lockRow, s.slot)
+		b.Queue(s.sql.record, s.slot, epoch, position)
 		b.Queue(sqlLong)
 		b.Queue(s.in(sqlForeign))
 		b.Queue(s.sql.reconcile).Exec(func(tag pgconn.CommandTag) error {

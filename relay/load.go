@@ -373,7 +373,8 @@ func (r *router) intoMemory(now time.Time, h *hold, d *deferredRow) {
 		r.emit(&outcome{message: m, state: released})
 	case d.carried != nil:
 		m.queue.inMemory--
-		r.emit(&outcome{message: m, state: dispatched, receipt: d.carried.receipt})
+		m.attempts = max(m.attempts, d.carried.message.attempts)
+		r.emit(&outcome{message: m, state: dispatched, receipt: d.carried.receipt, duplicate: d.carried.duplicate})
 	default:
 		r.enqueue(now, m)
 	}
@@ -437,7 +438,8 @@ func (s *session) loadOne(ctx context.Context, j job) error {
 		return err
 	}
 	for i := range rows {
-		if !rows[i].missing && !rows[i].unseen {
+		if !rows[i].unseen { // one that is missing is forgotten: it has no key
+
 			rows[i].carried = s.relay.takeCarried(&rows[i].row)
 		}
 	}

@@ -136,19 +136,20 @@ func (s *session) reconcile(ctx context.Context) error {
 		if err := s.relay.writing.awaitVisible(ctx); err != nil {
 			return err
 		}
-		found, err := s.relay.writing.reconcile(ctx, s.writer.epoch)
+		found, err := s.relay.writing.reconcile(ctx, s.writer.epoch, s.relay.source.StartPosition())
 		if err == nil {
 			s.log.Info("reconciled", zap.Int64(keyMessages, found), zap.Duration(keyElapsed, time.Since(began)))
 		}
-		return err
+		return classifyWrite(err)
 	})
 }
 
-// retry calls do until it goes through, ctx ends or the error is permanent.
+// retry calls do until it goes through, ctx ends, the epoch is lost or the error is
+// permanent.
 func (r *Relay) retry(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
-		if err == nil || isPermanent(err) || errors.Is(err, errElsewhere) {
+		if err == nil || isPermanent(err) || errors.Is(err, errElsewhere) || errors.Is(err, ErrEpochLost) {
 			return err
 		}
 		if ctx.Err() != nil {

@@ -10,10 +10,10 @@ import (
 type statements struct {
 	countStart, writeDown, acquit, redeem string
 
-	cluster, takeOver, leave, record, copy, dispatched, dead, deferred, postponed, requeued, undefer string
-	known, horizon, reconcile, reconciled, newSlot, queues, queueChunk, laneChunk, due, settings     string
-	sweepMark, writersOpen, candidates, recover, numbers                                             string
-	withdrawn, released, removeOld, removeClaims, removeWithdrawn, removeDiscarded                   string
+	cluster, takeOver, leave, record, copy, dispatched, dead, deferred, postponed, requeued, undefer      string
+	lockRow, known, horizon, reconcile, reconciled, newSlot, queues, queueChunk, laneChunk, due, settings string
+	sweepMark, writersOpen, candidates, recover, numbers                                                  string
+	withdrawn, released, removeOld, removeClaims, removeWithdrawn, removeDiscarded                        string
 }
 
 func newStatements(schema string) statements {
@@ -37,6 +37,7 @@ func newStatements(schema string) statements {
 		postponed:  in(sqlPostponed),
 		requeued:   in(sqlRequeued),
 		undefer:    in(sqlUndefer),
+		lockRow:    in(sqlLockRow),
 		known:      in(sqlKnown),
 		horizon:    in(sqlHorizon),
 		reconcile:  in(sqlReconcile),
@@ -183,6 +184,8 @@ on conflict (message_id) do nothing`
 // For one transaction. A timeout that the role has for everything else would end the
 // statement again and again.
 const sqlLong = `select set_config('enable_mergejoin', 'on', true), set_config('statement_timeout', '0', true)`
+
+const sqlLockRow = `select from outbox.relays where slot = $1 for update`
 
 const sqlNewSlot = `update outbox.relays set reconciled_at = null, updated_at = now() where slot = $1`
 
