@@ -214,3 +214,16 @@ func TestInbox(t *testing.T) {
 		t.Errorf("%v after close", got)
 	}
 }
+
+// While a slot is being made, the server does not know its plugin yet.
+func TestSlot_RequireOurs_BeingMade(t *testing.T) {
+	t.Parallel()
+	s := slot{exists: true, kind: "logical", database: "app", holder: "4711"}
+	if err := s.requireOurs("ours", "app"); err != nil {
+		t.Errorf("another relay makes it: %v", err)
+	}
+	s.holder = ""
+	if err := s.requireOurs("ours", "app"); !errors.Is(err, ErrSlotForeign) {
+		t.Errorf("of no plugin: %v", err)
+	}
+}

@@ -65,6 +65,8 @@ func (s slot) requireOurs(name, database string) error {
 		return nil
 	case s.kind != "logical":
 		return foreign("is a " + s.kind + " slot, needs a logical one")
+	case s.plugin == "" && s.holder != "":
+		return nil // somebody is making it: the server knows its plugin a moment later
 	case s.plugin != "pgoutput":
 		return foreign(fmt.Sprintf("uses output plugin %q, needs %q", s.plugin, "pgoutput"))
 	case s.database != database:
