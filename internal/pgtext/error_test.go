@@ -12,7 +12,7 @@ import (
 
 func TestConnectError(t *testing.T) {
 	t.Parallel()
-	cause := errors.New("no:\n\tdb: refused\n")
+	cause := errors.New("no:\n\tdb: refused")
 	for want, err := range map[string]error{
 		"connect: no: db: refused":          &pgtext.ConnectError{Err: cause},
 		"connect database: no: db: refused": &pgtext.ConnectError{What: "database", Err: cause},
