@@ -128,7 +128,7 @@ func TestSEC02_NothingIsInjected(t *testing.T) {
 		}
 	}
 	headers := []string{
-		`{"x-a": "1\r\nx-admin: yes"}`, `{"x b": "1", "x:c": "2"}`, `{"emoji": "\ud83d\ude00"}`, `{"long": "` + strings.Repeat("x", 100_000) + `"}`,
+		`{"x-a": "1\r\nx-admin: yes"}`, `{"x b": "1", "x:c": "2"}`, `{"emoji": "\ud83d\ude00"}`, `{"long": "` + strings.Repeat("x", 16_000) + `"}`,
 		`{"Host": "elsewhere.example", "Content-Length": "3", "Authorization": "Bearer mine", "Idempotency-Key": "mine", "Transfer-Encoding": "chunked"}`,
 	}
 	for i, text := range headers {
