@@ -13,6 +13,9 @@ func (r *Report) sentence() string {
 	if len(r.Breakers) > 0 {
 		parts = append(parts, r.paused())
 	}
+	if len(r.PausedQueues) > 0 {
+		parts = append(parts, r.stopped())
+	}
 	if n := r.WithoutOutcome; n.Count == 0 {
 		parts = append(parts, "no message without outcome")
 	} else {
@@ -88,6 +91,9 @@ func (r *Report) rows() [][2]string {
 		}
 	}
 	rows = append(rows, r.breakerRows()...)
+	if len(r.PausedQueues) > 0 {
+		rows = append(rows, [2]string{"paused by hand", strings.Join(r.PausedQueues, ", ")})
+	}
 	rows = append(rows,
 		[2]string{"waiting", r.WithoutOutcome.number() + r.WithoutOutcome.age()},
 		[2]string{"deferred", r.Deferred.number() + r.Deferred.age()},

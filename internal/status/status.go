@@ -33,6 +33,8 @@ type Report struct {
 	DeadLetters Count `json:"dead_letters"`
 	// Claims is how large the table of claims is.
 	Claims Claims `json:"claims"`
+	// PausedQueues are the queues that somebody has paused, at most 100.
+	PausedQueues []string `json:"paused_queues"`
 	// Breakers are those that are open; nil as long as no relay was asked.
 	Breakers []Breaker `json:"breakers"`
 }
@@ -98,6 +100,9 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 		}
 	}
 	if err := r.readReasons(ctx, tx, in); err != nil {
+		return err
+	}
+	if err := r.readPausedQueues(ctx, tx, in); err != nil {
 		return err
 	}
 	return r.readClaims(ctx, tx, schema, in)

@@ -95,6 +95,19 @@ func TestRead_InfiniteTimes(t *testing.T) {
 	expectSummary(t, report, "3 waiting (oldest 0.0 s)")
 }
 
+// What somebody has stopped is said in the first line: no failure tells of it.
+func TestRead_PausedQueues(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if report := b.read(t); report.PausedQueues == nil || len(report.PausedQueues) > 0 {
+		t.Errorf("%v are paused", report.PausedQueues)
+	}
+	b.execute(t, `insert into outbox.queues (queue, paused) values ('mails', true), ('orders', false)`)
+	expectSummary(t, b.read(t), ", mails is paused by hand, no message without outcome")
+	b.execute(t, `insert into outbox.queues (queue, paused) values ('a', true), ('b', true), ('c', true)`)
+	expectSummary(t, b.read(t), ", a, b, c, others are paused by hand, no message")
+}
+
 func TestRead_StopsCounting(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -150,7 +163,8 @@ func fixed() *status.Report {
 			{Reason: "transient", Count: 2, OldestSeconds: &expired, NextSeconds: &next, MessageID: 17, LastStatus: &answer, LastError: "service unavailable"},
 			{Reason: "held", Count: 1, OldestSeconds: &oldest, MessageID: 18},
 		},
-		Claims: status.Claims{Rows: 1200, Bytes: retained, OldestExpiredSeconds: &expired},
+		Claims:       status.Claims{Rows: 1200, Bytes: retained, OldestExpiredSeconds: &expired},
+		PausedQueues: []string{"invoices"},
 		Breakers: []status.Breaker{
 			{Class: "endpoint_closed", Since: &active, Text: "status 401"},
 			{Queue: "mails", Class: "transient", Since: &active, NextProbe: &probe, Text: "status 503"},
@@ -225,7 +239,7 @@ func TestRead_WithoutRightsOnClaims(t *testing.T) {
 	defer b.execute(t, `drop role `+role)
 	defer b.execute(t, `drop owned by `+role)
 	b.execute(t, `grant usage on schema outbox to `+role)
-	b.execute(t, `grant select on outbox.message_status, outbox.relays, outbox.dispatched, outbox.deferred, outbox.dead_letters to `+role)
+	b.execute(t, `grant select on outbox.message_status, outbox.relays, outbox.dispatched, outbox.deferred, outbox.dead_letters, outbox.queues to `+role)
 	b.execute(t, `set role `+role)
 	defer b.execute(t, `reset role`)
 	if c := b.read(t).Claims; c.Bytes == 0 || c.OldestExpiredSeconds != nil {
