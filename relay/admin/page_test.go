@@ -92,3 +92,25 @@ func TestPage_EscapesWhatOthersWrote(t *testing.T) {
 		t.Errorf("the text is there %d times", n)
 	}
 }
+
+// The numbers of the slot from which one tells a relay that does not confirm from a
+// transaction that nobody ends, and how long there is. Of a dead letter that holds
+// its lane nothing is tried before a person has decided.
+func TestPage_SlotAndDeferred(t *testing.T) {
+	t.Parallel()
+	retained, unconfirmed, safe := int64(354<<20), int64(15<<10), int64(158<<20)
+	page := show(t, idle(), &status.Report{
+		Mover: status.Mover{Slot: &status.Slot{
+			Name: "ours", WALStatus: "extended", RetainedBytes: &retained, UnconfirmedBytes: &unconfirmed, SafeBytes: &safe, LimitBytes: new(int64(512 << 20)),
+		}},
+		DeferredReasons: []status.Reason{{Reason: "dead_letter", Count: 8}, {Reason: "held", Count: 7}},
+	})
+	for _, want := range []string{
+		"<dt>Unconfirmed WAL</dt><dd>15 KiB</dd>", "<dt>WAL until loss</dt><dd>158 MiB</dd>", "354 MiB of 512 MiB",
+		`<td data-label="Next attempt">when a person has decided about it</td>`, `<td data-label="Next attempt">with its queue or key</td>`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in %s", want, page)
+		}
+	}
+}
