@@ -212,6 +212,7 @@ func TestCareful_ALivingRelayTakesItsStartBack(t *testing.T) {
 	b := setup(t)
 	b.source.busy = make(chan struct{})
 	b.start(&accept{})
+	b.source.batches <- nil // the session has begun
 	b.awaitRecord("1")
 	b.exec(`update outbox.relays set epoch = epoch + 1, unclean_starts = unclean_starts + 1`) // another relay starts
 	b.source.broken <- errors.New("the stream is lost")
