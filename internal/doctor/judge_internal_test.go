@@ -185,7 +185,7 @@ func TestKeeper(t *testing.T) {
 
 	p.slot.active = true
 	exec(t, other, "set application_name = 'the report'", "create table a ()", "begin", "create table b ()")
-	exec(t, p.conn, "select pg_logical_emit_message(false, '', repeat('x', 1000000))")
+	exec(t, p.conn, "select pg_logical_emit_message(true, '', repeat('x', 1000000))") // its commit is flushed
 	keeps("has not confirmed", "what the relay waits for", "")
 
 	exec(t, p.conn, "select pg_replication_slot_advance("+literal(p.cfg.Slot)+", pg_current_wal_lsn())")
