@@ -63,7 +63,7 @@ func (p *patient) openWriter(ctx context.Context) (keeper, error) {
 	}
 	oldest := writers[0]
 	k.why += fmt.Sprintf(": %s, open for %v", oldest.name, oldest.open.Round(time.Second))
-	k.remedy = "its owner ends it, or an administrator does; the server lets the WAL go at its next checkpoint. A restart of the relay, or a " +
+	k.remedy = "its owner ends it, or an administrator does; what the slot keeps falls within half a minute after that. A restart of the relay, or a " +
 		"new slot, changes nothing"
 	k.sql = oldest.end
 	return k, nil
