@@ -94,7 +94,9 @@ func (p *page) sample(now time.Time) {
 	if report != nil {
 		s.see(report)
 	}
-	p.history.add(s, p.Counts())
+	counts := p.Counts()
+	p.server.requests.add(now, counts.Queues)
+	p.history.add(s, counts)
 }
 
 // see takes over what a report says.

@@ -86,6 +86,8 @@ type queueRow struct {
 	// LastSuccess is how long ago it answered.
 	LastSuccess string
 	Dispatched  uint64
+	// Requests are those of the last minute; nil without any.
+	Requests *Requests
 }
 
 func (p *page) overview(r *http.Request) *overview {
@@ -101,7 +103,7 @@ func (p *page) overview(r *http.Request) *overview {
 	o.Charts = charts(p.history.until(state.At, o.Report), state.At)
 	o.Board = p.lookAtBoard(r)
 	o.Checkup = p.checkup()
-	o.listQueues(p.Counts())
+	o.listQueues(p.Counts(), p.server.requests.lately())
 	o.judge(&verdict, !database.At.Before(state.Since))
 	if o.Report != nil && o.Report.Slot != nil && o.Report.Slot.RetainedBytes != nil && o.Report.Slot.LimitBytes != nil {
 		o.Headroom = &headroom{Kept: *o.Report.Slot.RetainedBytes, Limit: *o.Report.Slot.LimitBytes}
@@ -170,7 +172,7 @@ func (p *page) lookAtBoard(r *http.Request) *board {
 }
 
 // listQueues puts together what the relay and the table know of each queue.
-func (o *overview) listQueues(counts relay.Counts) {
+func (o *overview) listQueues(counts relay.Counts, requests []Requests) {
 	rows := map[string]*queueRow{}
 	row := func(name string) *queueRow {
 		if rows[name] == nil {
@@ -194,6 +196,11 @@ func (o *overview) listQueues(counts relay.Counts) {
 	for i := range counts.Queues {
 		if r := rows[counts.Queues[i].Name]; r != nil {
 			r.Dispatched = counts.Queues[i].Dispatched
+		}
+	}
+	for i := range requests {
+		if r := rows[requests[i].Queue]; r != nil {
+			r.Requests = &requests[i]
 		}
 	}
 	for _, r := range rows {

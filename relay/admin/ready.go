@@ -24,6 +24,13 @@ const (
 // Ready answers whether messages get through, or would if there were some.
 func Ready(cfg *Config, state *relay.State) Verdict {
 	e := newExaminer(cfg, state)
+	e.examine()
+	return e.verdict()
+}
+
+// examine collects what a state says.
+func (e *examiner) examine() {
+	state := e.state
 	e.stuck()
 	switch state.Phase {
 	case relay.Active, relay.Careful:
@@ -38,7 +45,6 @@ func Ready(cfg *Config, state *relay.State) Verdict {
 		e.notStreaming()
 	}
 	e.lately()
-	return e.verdict()
 }
 
 // notStreaming is about a relay that has no stream, and is to get one.

@@ -35,6 +35,7 @@ type Server struct {
 	life     context.Context // of Run
 	// warnings tells what others have found.
 	warnings func() []Finding
+	requests requests
 	// background runs beside the answers, until Run's ctx ends.
 	background []func(context.Context)
 }
@@ -61,9 +62,12 @@ func New(cfg Config, state func() relay.State, look func(context.Context) (any, 
 // many at once, and returns what it knows.
 func (s *Server) Warn(find func() []Finding) { s.warnings = find }
 
-// ready is [Ready] with what others have found.
+// ready is [Ready] with what the last minute has shown, and what others have found.
 func (s *Server) ready(state *relay.State) Verdict {
-	v := Ready(&s.cfg, state)
+	e := newExaminer(&s.cfg, state)
+	e.examine()
+	e.requests(s.requests.lately())
+	v := e.verdict()
 	if s.warnings != nil {
 		v.Warnings = append(v.Warnings, s.warnings()...)
 	}

@@ -17,6 +17,8 @@ type Status struct {
 	Ready Verdict `json:"ready"`
 	// Relay is what the process knows of itself.
 	Relay relay.State `json:"relay"`
+	// Requests is what became of those of the last minute, by queue.
+	Requests []Requests `json:"requests"`
 	// Database is what the tables and the slot say.
 	Database Database `json:"database"`
 }
@@ -42,7 +44,7 @@ func (s *Server) status(state func() relay.State) http.HandlerFunc {
 		}
 		now := state()
 		writeJSON(w, http.StatusOK, Status{
-			Version: Version, Live: Live(&s.cfg, &now), Ready: s.ready(&now), Relay: now, Database: database,
+			Version: Version, Live: Live(&s.cfg, &now), Ready: s.ready(&now), Relay: now, Requests: s.requests.lately(), Database: database,
 		})
 	}
 }
