@@ -65,7 +65,7 @@ func (s *Source) examinePublication(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // examineSlot says when the server is about to throw away WAL that the slot
-// needs.
+// needs, and when it keeps messages back for a standby.
 func (s *Source) examineSlot(ctx context.Context, conn *pgx.Conn) error {
 	found, err := s.inspectSlot(ctx, conn)
 	if err != nil {
@@ -73,6 +73,9 @@ func (s *Source) examineSlot(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if found.walStatus == "unreserved" {
 		return unreservedError(s.config.Slot)
+	}
+	if found.failover {
+		return examineGate(ctx, conn)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ func (s *Source) ensureSlot(ctx context.Context, conn *pgx.Conn, server server) 
 		return err
 	}
 	if found.exists && !found.lost() {
+		s.lossNoted = false
 		return nil
 	}
 	missed, err := s.missesSlot(ctx, server)
@@ -71,7 +72,7 @@ func (s *Source) makeSlot(ctx context.Context, conn *pgx.Conn, server server) (b
 	if err != nil || !created {
 		return false, err
 	}
-	s.created = true
+	s.created, s.lossNoted = true, false
 	s.log.Info("slot created", zap.Duration(fieldElapsed, time.Since(begun)))
 	return true, nil
 }
@@ -96,6 +97,10 @@ func (s *Source) announceSlot(ctx context.Context) error {
 // relay.
 func (s *Source) giveUpSlot(ctx context.Context, conn *pgx.Conn, found slot) error {
 	lost := found.lostError(s.config.Slot)
+	if !s.lossNoted {
+		s.lossNoted = true
+		s.stats.losses.add(found.loss())
+	}
 	if s.config.SlotLost != SlotLostRecreate {
 		return lost
 	}

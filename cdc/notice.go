@@ -17,11 +17,12 @@ type noticeLog struct {
 	lastAt time.Time
 }
 
-// write leaves out what could quote a row: the detail and the context.
-func (n *noticeLog) write(log *zap.Logger, notice *pgconn.Notice, position lsn) {
+// write leaves out what could quote a row: the detail and the context. It
+// reports whether the notice is a new one.
+func (n *noticeLog) write(log *zap.Logger, notice *pgconn.Notice, position lsn) bool {
 	now := time.Now()
 	if notice.Message == n.last && now.Sub(n.lastAt) < noticeInterval {
-		return
+		return false
 	}
 	n.last, n.lastAt = notice.Message, now
 	write := log.Warn
@@ -31,6 +32,7 @@ func (n *noticeLog) write(log *zap.Logger, notice *pgconn.Notice, position lsn) 
 	write("notice of the server",
 		zap.String(fieldCode, notice.Code), zap.String(fieldText, notice.Message),
 		zap.String(fieldHint, notice.Hint), zap.Stringer(fieldLSN, position))
+	return true
 }
 
 // skipsPublication reports whether the server says that it passes over changes

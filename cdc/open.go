@@ -255,6 +255,7 @@ func (s *Source) launch(session *session, conn *pgx.Conn) {
 	watch := &watch{Source: s, session: session, conn: conn}
 	session.tasks.Go(func() {
 		session.err = owner.run()
+		s.stats.ends.add(endOf(session.err))
 		session.inbox.close()
 		session.wire.close()
 		close(session.done)

@@ -72,9 +72,14 @@ func inspectServer(ctx context.Context, conn *pgx.Conn) (server, error) {
 	return s, nil
 }
 
-// requireLogical refuses a server that writes no logical WAL.
+// versionRaisesLevel is the first version that begins to write logical WAL when
+// the first logical slot is made.
+const versionRaisesLevel = 190000
+
+// requireLogical refuses a server that writes no logical WAL, and will not.
 func (s server) requireLogical() error {
-	if s.walLevel != "logical" {
+	raises := s.version >= versionRaisesLevel && s.walLevel == "replica"
+	if s.walLevel != "logical" && !raises {
 		return &OperatorError{
 			kind: ErrServer,
 			text: fmt.Sprintf("wal_level is %q, needs %q", s.walLevel, "logical"),

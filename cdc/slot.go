@@ -19,6 +19,7 @@ type slot struct {
 	walStatus string
 	reason    string // why it was invalidated; empty on versions that do not say
 	confirmed string // confirmed_flush_lsn
+	failover  bool   // made to go along with a failover; false on versions that do not know that
 }
 
 // selectSlot reads shared memory, no table. Columns that older versions lack
@@ -27,14 +28,15 @@ const selectSlot = `
 	select s.slot_type, coalesce(s.plugin, ''), coalesce(s.database, ''), s.temporary,
 	       coalesce(s.active_pid::text, ''), coalesce(s.wal_status, ''),
 	       coalesce(pg_catalog.to_jsonb(s) ->> 'invalidation_reason', ''),
-	       coalesce(s.confirmed_flush_lsn::text, '')
+	       coalesce(s.confirmed_flush_lsn::text, ''),
+	       coalesce((pg_catalog.to_jsonb(s) ->> 'failover')::bool, false)
 	from pg_catalog.pg_replication_slots s
 	where s.slot_name = $1`
 
 func inspectSlot(ctx context.Context, conn *pgx.Conn, name string) (slot, error) {
 	s := slot{exists: true}
 	err := conn.QueryRow(ctx, selectSlot, name).Scan(
-		&s.kind, &s.plugin, &s.database, &s.temporary, &s.holder, &s.walStatus, &s.reason, &s.confirmed)
+		&s.kind, &s.plugin, &s.database, &s.temporary, &s.holder, &s.walStatus, &s.reason, &s.confirmed, &s.failover)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return slot{}, nil
 	}

@@ -35,15 +35,16 @@ type Source struct {
 	stats   counters
 
 	// Of Open alone.
-	retries  waits.Backoff
-	patience int                                 // how many times longer than the settings the timeouts of the next session are
-	served   func(context.Context) (bool, error) // did a slot of this name serve before; may be nil
-	announce func(context.Context) error         // called before a slot is made; may be nil
-	allow    func(ctx context.Context, system string, timeline int32) error
-	rewound  *session               // the last session of which it is told that the server went back behind it
-	created  bool                   // the slot was made, and no session has told it yet
-	noted    string                 // the trouble in the last line of the log
-	doubts   atomic.Pointer[string] // of the publication, at the last look
+	retries   waits.Backoff
+	patience  int                                 // how many times longer than the settings the timeouts of the next session are
+	served    func(context.Context) (bool, error) // did a slot of this name serve before; may be nil
+	announce  func(context.Context) error         // called before a slot is made; may be nil
+	allow     func(ctx context.Context, system string, timeline int32) error
+	rewound   *session               // the last session of which it is told that the server went back behind it
+	created   bool                   // the slot was made, and no session has told it yet
+	noted     string                 // the trouble in the last line of the log
+	lossNoted bool                   // the loss of the slot is counted
+	doubts    atomic.Pointer[string] // of the publication, at the last look
 }
 
 // New makes a Source. It connects nothing. Both configurations lead to the same

@@ -212,8 +212,9 @@ func (s *stream) handle(e event) error {
 		return s.keepalive(e)
 	case eventNotice:
 		s.stats.notices.Add(1)
-		s.notices.write(s.log, e.notice, s.position)
-		if skipsPublication(e.notice) {
+		// What is not ready is the publication, or a standby that is waited for.
+		news := s.notices.write(s.log, e.notice, s.position)
+		if skipsPublication(e.notice) || news && e.notice.Code == codeObjectNotReady {
 			s.checkNow()
 		}
 		return nil
