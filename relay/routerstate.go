@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 )
 
 // RouterState is what is in memory, and what lets it out.
@@ -57,8 +59,9 @@ func (g GateState) Why() string {
 type QueueState struct {
 	Name string    `json:"name"`
 	Gate GateState `json:"gate"`
-	// Paused says that an operator stopped it.
-	Paused        bool    `json:"paused"`
+	// Paused says that an operator stopped it, and the note who, when and why.
+	Paused bool `json:"paused"`
+	paused.Note
 	RatePerSecond float64 `json:"rate_per_second"`
 	InFlight      int     `json:"in_flight"`
 	InFlightLimit int     `json:"in_flight_limit"`
@@ -132,7 +135,7 @@ func (r *router) state(now time.Time) RouterState {
 	var oldest time.Time
 	for _, q := range r.queues {
 		s.Queues = append(s.Queues, QueueState{
-			Name: q.name, Gate: q.gate.state(), Paused: q.settings.Paused, RatePerSecond: q.settings.RatePerSecond,
+			Name: q.name, Gate: q.gate.state(), Paused: q.settings.Paused, Note: q.settings.Pause, RatePerSecond: q.settings.RatePerSecond,
 			InFlight: q.inFlight, InFlightLimit: r.limit(q), InMemory: q.inMemory,
 			Oldest: orNullTime(q.live.oldest()), OldestCached: orNullTime(q.fetched.oldest()),
 			Hold: q.hold.String(), Waits: r.waits(now, q), HeldLanes: held[q.name],

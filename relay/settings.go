@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -17,6 +18,8 @@ import (
 type Settings struct {
 	// Paused stops sending to the queue; its messages wait in the table.
 	Paused bool
+	// Pause is who wants that, and why; it changes nothing.
+	Pause paused.Note
 	// MaxInFlight overrides Config.MaxInFlightPerQueue; 0 does not.
 	MaxInFlight int
 	// MaxAttempts overrides Config.MaxAttempts; 0 does not.
@@ -35,6 +38,7 @@ type Settings struct {
 	wrappings wrappings // what its messages are wrapped in
 }
 
+// equal reports whether the relay does the same by other settings.
 func (s *Settings) equal(other Settings) bool {
 	return s.Paused == other.Paused && s.MaxInFlight == other.MaxInFlight && s.MaxAttempts == other.MaxAttempts &&
 		s.RatePerSecond == other.RatePerSecond && s.OrderedByQueue == other.OrderedByQueue && s.HoldOnDeadLetter == other.HoldOnDeadLetter &&
@@ -45,6 +49,7 @@ func (s *Settings) equal(other Settings) bool {
 // queues: what is left out is as it is without a row.
 func (s *Settings) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	to.AddBool("paused", s.Paused)
+	zap.Inline(&s.Pause).AddTo(to)
 	if s.OrderedByQueue {
 		to.AddString("ordering", "queue")
 	}
@@ -122,7 +127,10 @@ func (s *store) settings(ctx context.Context, event outbox.Envelope) (all map[st
 		all = map[string]Settings{}
 		var name string
 		var one Settings
-		_, err = pgx.ForEachRow(rows, []any{&name, &one.Paused, &one.MaxInFlight, &one.MaxAttempts, &one.RatePerSecond, &one.OrderedByQueue, &one.HoldOnDeadLetter}, func() error {
+		columns := append([]any{
+			&name, &one.Paused, &one.MaxInFlight, &one.MaxAttempts, &one.RatePerSecond, &one.OrderedByQueue, &one.HoldOnDeadLetter,
+		}, one.Pause.Fields()...)
+		_, err = pgx.ForEachRow(rows, columns, func() error {
 			all[name] = one
 			return nil
 		})
@@ -140,8 +148,10 @@ func (r *router) apply(now time.Time, settings map[string]Settings) {
 	defer r.mu.Unlock()
 	r.settings = settings
 	for name, q := range r.queues {
-		if !q.settings.equal(settings[name]) {
-			r.change(q, settings[name])
+		if to := settings[name]; !q.settings.equal(to) {
+			r.change(q, to)
+		} else {
+			q.settings.Pause = to.Pause
 		}
 	}
 	r.holdDue(now)

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 )
 
 // statements are the relay's SQL, with the schema's name put in.
@@ -222,10 +224,10 @@ const sqlOfLane = `where d.queue = $1 and d.ordering_key = $2 and d.position > $
 const sqlOfDue = `where d.not_before <= now() and d.queue <> all ($1::text[])
 	and (d.not_before, d.position) > ($2::timestamptz, $3::bigint) order by d.not_before, d.position limit $4`
 
-const sqlSettings = `
+var sqlSettings = `
 select queue, paused, coalesce(max_in_flight, 0), coalesce(max_attempts, 0), coalesce(rate_per_second, 0),
-	ordering = 'queue', on_dead_letter = 'hold'
-from outbox.queues`
+	ordering = 'queue', on_dead_letter = 'hold', ` + paused.Columns("q") + `
+from outbox.queues q`
 
 // Reads the last entry of four primary keys.
 const sqlHorizon = `

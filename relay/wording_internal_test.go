@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/outbox"
 )
 
@@ -48,6 +49,7 @@ func TestGate_TellsItsClassOnce(t *testing.T) {
 // An operator reads in the log what he has written into the table.
 func TestSettings_AreLoggedByTheirColumns(t *testing.T) {
 	t.Parallel()
+	began := time.Date(2026, 3, 1, 7, 28, 30, 0, time.UTC)
 	for _, c := range []struct {
 		settings Settings
 		want     map[string]any
@@ -55,11 +57,11 @@ func TestSettings_AreLoggedByTheirColumns(t *testing.T) {
 		{Settings{}, map[string]any{"paused": false}},
 		{
 			Settings{
-				Paused: true, MaxInFlight: 3, MaxAttempts: 5, RatePerSecond: 0.5, OrderedByQueue: true, HoldOnDeadLetter: true,
+				Paused: true, Pause: paused.Note{At: new(began), By: "oncall", Reason: "ticket 8"}, MaxInFlight: 3, MaxAttempts: 5, RatePerSecond: 0.5, OrderedByQueue: true, HoldOnDeadLetter: true,
 				Envelope: &outbox.Envelope{Name: "cloudevents", Source: "/s"},
 			},
 			map[string]any{
-				"paused": true, "ordering": "queue", "max_in_flight": 3, "rate_per_second": 0.5, "max_attempts": 5,
+				"paused": true, "paused_at": began, "paused_by": "oncall", "paused_reason": "ticket 8", "ordering": "queue", "max_in_flight": 3, "rate_per_second": 0.5, "max_attempts": 5,
 				"on_dead_letter": "hold", "envelope": "cloudevents",
 			},
 		},

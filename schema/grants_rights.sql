@@ -27,8 +27,8 @@ grant select, insert, update on {{$.Schema}}.relays to {{.}};
 grant select, insert, update, delete on {{$.Schema}}.envelopes to {{.}};
 grant select on {{$.Schema}}.queues, {{$.Schema}}.message_status, {{$.Schema}}.schema_version to {{.}};
 grant select (ctid, expires_at), update (claimed_at), delete on {{$.Schema}}.claims to {{.}};
--- For the buttons of its page: to pause a queue, and no other setting.
-grant insert (queue, paused), update (paused) on {{$.Schema}}.queues to {{.}};
+-- For the buttons of its page: to pause a queue and say why, and no other setting.
+grant insert (queue, paused, paused_by, paused_reason), update (paused, paused_by, paused_reason) on {{$.Schema}}.queues to {{.}};
 grant execute on function {{$.Schema}}.record_position(text, bigint, pg_lsn) to {{.}};
 {{- end}}
 {{- with .Monitoring}}

@@ -184,6 +184,8 @@ func TestGrants_EachRoleCanDoItsJobAndNothingElse(t *testing.T) {
 				`delete from outbox.messages m using outbox.dispatched d where d.message_id = m.id`,
 				`delete from outbox.dispatched where ctid = any (array(select ctid from outbox.dispatched limit 1))`,
 				`insert into outbox.queues (queue, paused) values ('q', true) on conflict (queue) do update set paused = excluded.paused`,
+				`insert into outbox.queues (queue, paused, paused_by, paused_reason) values ('q', true, 'page', 'r') on conflict (queue) do update
+					set paused = true, paused_by = excluded.paused_by, paused_reason = excluded.paused_reason`,
 				`insert into outbox.queues (queue, paused) values ('x', true) on conflict (queue) do update set paused = excluded.paused`,
 				`delete from outbox.claims where expires_at < now()`,
 				`delete from outbox.claims where ctid = any (array(select ctid from outbox.claims
@@ -202,6 +204,7 @@ func TestGrants_EachRoleCanDoItsJobAndNothingElse(t *testing.T) {
 				`delete from outbox.relays`,
 				`update outbox.queues set max_in_flight = 1`,
 				`update outbox.queues set queue = 'y'`,
+				`update outbox.queues set paused_at = '1999-01-01'`,
 				`insert into outbox.queues (queue, envelope) values ('x', 'cloudevents')`,
 				`delete from outbox.queues`,
 				`select result from outbox.claims`,

@@ -168,7 +168,8 @@ func TestQueues_Limits(t *testing.T) {
 	conn := connect(t, pgtest.Migrated(t))
 	exec(t, conn, `insert into outbox.queues (queue) values ('orders')`)
 	got := query[string](t, conn, `select to_jsonb(q)::text from outbox.queues q`)
-	if want := `{"queue": "orders", "paused": false, "envelope": "none", "ordering": "key", "max_attempts": null, "max_in_flight": null, "on_dead_letter": "continue", "rate_per_second": null}`; got != want {
+	if want := `{"queue": "orders", "paused": false, "envelope": "none", "ordering": "key", "paused_at": null, "paused_by": null, ` +
+		`"max_attempts": null, "max_in_flight": null, "paused_reason": null, "on_dead_letter": "continue", "rate_per_second": null}`; got != want {
 		t.Errorf("defaults\ngot  %s\nwant %s", got, want)
 	}
 	for set, want := range map[string]string{
@@ -180,6 +181,15 @@ func TestQueues_Limits(t *testing.T) {
 		"max_attempts = 0":          "queues_max_attempts_positive",
 		"on_dead_letter = 'ignore'": "queues_on_dead_letter_known",
 		"envelope = 'xml'":          "queues_envelope_known",
+
+		"paused = true, paused_at = 'infinity'":                                                        "queues_paused_at_range",
+		"paused = true, paused_by = ''":                                                                "queues_paused_by_length",
+		"paused = true, paused_by = repeat('x', 201)":                                                  "queues_paused_by_length",
+		"paused = true, paused_reason = ''":                                                            "queues_paused_reason_valid",
+		"paused = true, paused_reason = repeat('x', 201)":                                              "queues_paused_reason_valid",
+		"paused = true, paused_reason = E'two\\nlines'":                                                "queues_paused_reason_valid",
+		"paused = true, paused_reason = E'red\\x1b[31m'":                                               "queues_paused_reason_valid",
+		"paused = true, paused_reason = repeat(U&'\\00e4', 200)":                                       "",
 		"ordering = 'queue', on_dead_letter = 'hold', envelope = 'cloudevents', rate_per_second = 0.5": "",
 	} {
 		_, err := conn.Exec(t.Context(), `update outbox.queues set `+set)

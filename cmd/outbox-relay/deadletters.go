@@ -145,7 +145,7 @@ func (p *program) printDeadLetter(d *operate.DeadLetter, behind operate.Count) e
 		{"ordering key", foreign(d.OrderingKey)},
 		{"died", moment(d.DiedAt)},
 		{"reason", d.Reason},
-		{"attempts", strconv.Itoa(d.Attempts)},
+		{"attempts", d.Tries()},
 		{"last status", number(d.LastStatus)},
 		{"last code", foreign(d.LastCode)},
 		{"last error", foreign(d.LastError)},

@@ -54,7 +54,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 		{[]string{"list", "--limit", "1"}, []string{"3 dead letters match", "the first 1 are listed"}},
 		{[]string{"list", "--key", "k2"}, []string{"1 dead letter matches", "k2"}},
 		{[]string{"list", "--older-than", "1h"}, []string{"0 dead letters match"}},
-		{[]string{"show", "1"}, []string{"k1", "last status        422", "refused", "waiting behind it  0", "dead-letters redrive 1 sends it again"}},
+		{[]string{"show", "1"}, []string{"k1", "last status        422", "refused", "attempts           2; the queue refused it for good", "waiting behind it  0", "dead-letters redrive 1 sends it again"}},
 		{[]string{"show", "3"}, []string{"there is nothing to redrive"}},
 	} {
 		got := expectCode(t, r.settings, exitStopped, append([]string{"dead-letters"}, c.args...), c.texts...)
@@ -150,9 +150,14 @@ func TestQueues(t *testing.T) {
 	conn := fill(t, r)
 	queues := func(args ...string) []string { return append([]string{"queues"}, args...) }
 
-	expectCode(t, r.settings, exitStopped, queues("list"), "1 queue has settings or deferred messages", "orders  false   key       default        no bound  default       continue        none      4")
-	expectCode(t, r.settings, exitStopped, queues("pause", "orders"), "paused           true", "stops sending to it, and keeps its messages in the table, within 2 seconds")
-	expectCode(t, r.settings, exitStopped, queues("resume", "orders"), "paused           false", "sends what is deferred, in order, within 2 seconds")
+	expectCode(t, r.settings, exitStopped, queues("list"), "1 queue has settings or deferred messages", "orders  false   key       default        no bound  default       continue        none      4         -")
+	expectCode(t, r.settings, exitStopped, queues("pause", "orders"), "paused           true, since ", "Z by postgres\n", "stops sending to it, and keeps its messages in the table, within 2 seconds")
+	expectCode(t, r.settings, exitStopped, queues("pause", "orders", "--reason", "ticket 8"), "was paused already since ", "Z by postgres\n", "Z by postgres: ticket 8\n")
+	expectCode(t, r.settings, exitStopped, queues("list"), "orders  true", "by postgres: ticket 8")
+	expectCode(t, r.settings, exitStopped, queues("show", "orders", "--json"), `"paused_by": "postgres"`, `"paused_reason": "ticket 8"`, `"paused_at": "2`)
+	expectCode(t, r.settings, exitUsage, queues("pause", "orders", "--reason", "two\nlines"), "the reason of a pause is one line of at most 200 characters")
+	expectCode(t, r.settings, exitStopped, queues("resume", "orders"), "was paused since ", "by postgres: ticket 8\n", "paused           false\n", "sends what is deferred, in order, within 2 seconds")
+	expectCode(t, r.settings, exitStopped, queues("resume", "orders"), "was not paused")
 	expectCode(t, r.settings, exitStopped, queues("set", "mails", "max_in_flight=3", "max_attempts=9"), "max_in_flight    3", "goes by this within 2 seconds")
 	expectCode(t, r.settings, exitStopped, queues("show", "mails"), "max_attempts     9")
 	got := expectCode(t, r.settings, exitStopped, queues("show", "mails", "--json"))

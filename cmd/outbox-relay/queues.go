@@ -62,10 +62,10 @@ func (p *program) printQueues(queues []operate.Queue) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "QUEUE\tPAUSED\tORDERING\tMAX IN FLIGHT\tRATE/S\tMAX ATTEMPTS\tON DEAD LETTER\tENVELOPE\tDEFERRED")
+	fmt.Fprintln(table, "QUEUE\tPAUSED\tORDERING\tMAX IN FLIGHT\tRATE/S\tMAX ATTEMPTS\tON DEAD LETTER\tENVELOPE\tDEFERRED\tPAUSE")
 	for _, q := range queues {
-		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", quoteOdd(q.Queue), q.Paused, q.Ordering, orDefault(q.MaxInFlight),
-			orUnbounded(q.RatePerSecond), orDefault(q.MaxAttempts), q.OnDeadLetter, q.Envelope, deferredCount(q.Deferred))
+		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", quoteOdd(q.Queue), q.Paused, q.Ordering, orDefault(q.MaxInFlight),
+			orUnbounded(q.RatePerSecond), orDefault(q.MaxAttempts), q.OnDeadLetter, q.Envelope, deferredCount(q.Deferred), orDash(q.Words(moment)))
 	}
 	return table.Flush()
 }
@@ -101,7 +101,7 @@ func newQueuesShow(p *program) *cobra.Command {
 func (p *program) printQueue(q *operate.Queue) error {
 	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "queue\t%s\n", quoteOdd(q.Queue))
-	fmt.Fprintf(table, "paused\t%t\n", q.Paused)
+	fmt.Fprintf(table, "paused\t%s\n", pauseOf(q))
 	fmt.Fprintf(table, "ordering\t%s\n", q.Ordering)
 	fmt.Fprintf(table, "max_in_flight\t%s\n", orDefault(q.MaxInFlight))
 	fmt.Fprintf(table, "rate_per_second\t%s\n", orUnbounded(q.RatePerSecond))
@@ -137,22 +137,34 @@ func newQueuesSet(p *program) *cobra.Command {
 			if err != nil {
 				return &usageError{cmd.CommandPath(), err.Error()}
 			}
-			return p.setQueue(cmd, args[0], settings)
+			return p.changeQueue(cmd, args[0], func(ctx context.Context, o *operate.Operator) error {
+				return o.Set(ctx, args[0], settings)
+			})
 		},
 	}
 }
 
 func newQueuesPause(p *program) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "pause QUEUE",
 		Short: "Stop sending to a queue",
 		Long: "pause stops sending to a queue. Requests that are under way end; its messages wait in the\n" +
-			"table, in order, so the slot moves on.",
+			"table, in order, so the slot moves on. When it was paused, and by which role, is noted, and\n" +
+			"shown with the reason wherever the queue is. A pause that lasts keeps its beginning; who gives\n" +
+			"another reason for it takes it over.",
 		Args: exactly("a queue"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.setQueue(cmd, args[0], operate.Settings{"paused": true})
-		},
 	}
+	reason := cmd.Flags().String("reason", "", "one line of `text` for whoever looks later, with your name if others use the same role")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.changeQueue(cmd, args[0], func(ctx context.Context, o *operate.Operator) error {
+			was, err := o.PauseQueue(ctx, args[0], operate.Pause{Reason: *reason})
+			if was != nil {
+				fmt.Fprintln(p.out, "was paused already "+was.Told(moment))
+			}
+			return err
+		})
+	}
+	return cmd
 }
 
 func newQueuesResume(p *program) *cobra.Command {
@@ -161,16 +173,26 @@ func newQueuesResume(p *program) *cobra.Command {
 		Short: "Send to a queue again",
 		Args:  exactly("a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.setQueue(cmd, args[0], operate.Settings{"paused": false})
+			return p.changeQueue(cmd, args[0], func(ctx context.Context, o *operate.Operator) error {
+				was, err := o.ResumeQueue(ctx, args[0])
+				switch {
+				case err != nil:
+				case was == nil:
+					fmt.Fprintln(p.out, "was not paused")
+				default:
+					fmt.Fprintln(p.out, "was paused "+was.Told(moment))
+				}
+				return err
+			})
 		},
 	}
 }
 
-// setQueue changes settings and says what follows from them.
-func (p *program) setQueue(cmd *cobra.Command, name string, settings operate.Settings) error {
+// changeQueue changes settings of a queue and says what follows from them.
+func (p *program) changeQueue(cmd *cobra.Command, name string, change func(context.Context, *operate.Operator) error) error {
 	var q *operate.Queue
 	err := p.operate(cmd, func(ctx context.Context, o *operate.Operator) (err error) {
-		if err = o.Set(ctx, name, settings); err != nil {
+		if err = change(ctx, o); err != nil {
 			return err
 		}
 		q, err = o.Queue(ctx, name)
@@ -195,6 +217,14 @@ func consequence(q *operate.Queue) string {
 		return "goes by this, and sends what is deferred, in order,"
 	}
 	return "goes by this"
+}
+
+// pauseOf tells whether a queue is paused, since when, by whom and why.
+func pauseOf(q *operate.Queue) string {
+	if !q.Paused {
+		return "false"
+	}
+	return "true, " + q.Told(moment)
 }
 
 // envelope tells since when a queue has its envelope.

@@ -84,6 +84,7 @@ var jobs = []struct {
 	{deciding, []string{"dead-letters", "redrive", "1"}},
 	{deciding, []string{"dead-letters", "discard", "2", "--why", "a test"}},
 	{deciding, []string{"queues", "pause", "orders"}},
+	{deciding, []string{"queues", "pause", "orders", "--reason", "a test"}},
 	{deciding, []string{"queues", "resume", "orders"}},
 	{deciding, []string{"queues", "pause", "new-queue"}},
 	{[]string{"oncall", "outbox_owner"}, []string{"queues", "set", "orders", "max_in_flight=5"}},
@@ -181,7 +182,7 @@ func TestRoles_EveryButton(t *testing.T) {
 	for _, queue := range []string{"orders", "new-queue"} {
 		for _, act := range []string{"pause", "resume"} {
 			press("/queues/"+act, url.Values{"queue": {queue}})
-			press("/queues/"+act, url.Values{"queue": {queue}, "confirm": {"yes"}})
+			press("/queues/"+act, url.Values{"queue": {queue}, "confirm": {"yes"}, "why": {"a test"}})
 		}
 	}
 	press("/dead-letters/redrive", url.Values{"id": {"1"}})

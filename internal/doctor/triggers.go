@@ -7,8 +7,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// guard is the trigger with which the migration keeps messages as they are.
-const guard = "messages_never_updated"
+// guard is a trigger that the migration makes.
+type guard struct {
+	trigger, table, when, function string
+	// message says what is wrong without it.
+	message string
+}
+
+var guards = []guard{
+	{
+		"messages_never_updated", "messages", "before update", "refuse_update",
+		"nothing refuses to change a message, whose key stands for bytes that the queue may have already",
+	},
+	{
+		"queues_note_pause", "queues", "before insert or update", "note_pause",
+		"nobody notes who pauses a queue, and when",
+	},
+}
 
 // sqlTriggers finds triggers that fire for outcomes.
 const sqlTriggers = `
@@ -18,19 +33,11 @@ const sqlTriggers = `
 		and c.relname in ('dispatched', 'deferred', 'dead_letters', 'withdrawn', 'relays', 'envelopes')
 	order by c.relname, t.tgname`
 
-// triggers looks for triggers that a relay fires with each outcome, and for the
-// one that refuses to change a message. Those that an application fires by its
-// inserts are its own business.
+// triggers looks for triggers that a relay fires with each outcome, and for those
+// of the migration. What an application fires by its inserts is its own business.
 func triggers(ctx context.Context, p *patient) (finding, error) {
-	var state string
-	err := p.conn.QueryRow(ctx, `
-		select coalesce((select t.tgenabled::text from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
-			where n.nspname = $1 and c.relname = 'messages' and t.tgname = $2), '')`, p.cfg.Schema, guard).Scan(&state)
-	switch {
-	case err != nil:
-		return finding{}, err
-	case state == "" || state == "D":
-		return p.unguarded(state), nil
+	if f, err := p.unguarded(ctx); f.status != "" || err != nil {
+		return f, err
 	}
 	rows, err := p.conn.Query(ctx, sqlTriggers, p.cfg.Schema)
 	if err != nil {
@@ -54,19 +61,38 @@ func triggers(ctx context.Context, p *patient) (finding, error) {
 	}, nil
 }
 
-// unguarded is a table whose messages can be changed after they were sent.
-func (p *patient) unguarded(state string) finding {
-	f := finding{
-		status: Warn, observed: guard + " does not exist",
-		message: "nothing refuses to change a message, whose key stands for bytes that the queue may have already",
-		remedy:  "as the owner of the table",
-		sql: script("create trigger " + guard + " before update on " + p.table("messages") +
-			" for each row execute function " + p.table("refuse_update") + "()"),
-		safe: true,
+// sqlGuard is empty for a trigger that is not there.
+const sqlGuard = `
+	select coalesce((select t.tgenabled::text from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
+		where n.nspname = $1 and c.relname = $2 and t.tgname = $3), '')`
+
+// unguarded looks for triggers of the migration that are gone or disabled; the
+// finding is empty if all are at work.
+func (p *patient) unguarded(ctx context.Context) (finding, error) {
+	var observed, messages, list []string
+	for _, g := range guards {
+		var state string
+		if err := p.conn.QueryRow(ctx, sqlGuard, p.cfg.Schema, g.table, g.trigger).Scan(&state); err != nil {
+			return finding{}, err
+		}
+		switch state {
+		case "":
+			observed = append(observed, g.trigger+" does not exist")
+			list = append(list, "create trigger "+g.trigger+" "+g.when+" on "+p.table(g.table)+
+				" for each row execute function "+p.table(g.function)+"()")
+		case "D":
+			observed = append(observed, g.trigger+" is disabled")
+			list = append(list, "alter table "+p.table(g.table)+" enable trigger "+g.trigger)
+		default:
+			continue
+		}
+		messages = append(messages, g.message)
 	}
-	if state == "D" {
-		f.observed = guard + " is disabled"
-		f.sql = script("alter table " + p.table("messages") + " enable trigger " + guard)
+	if len(list) == 0 {
+		return finding{}, nil
 	}
-	return f
+	return finding{
+		status: Warn, observed: strings.Join(observed, ", "), message: strings.Join(messages, "; "),
+		remedy: "as the owner of the table", sql: script(list...), safe: true,
+	}, nil
 }

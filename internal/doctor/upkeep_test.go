@@ -62,6 +62,9 @@ func TestD29_Triggers(t *testing.T) {
 	for name, test := range map[string]struct{ harm, text string }{
 		"the guard is gone":     {"drop trigger messages_never_updated on outbox.messages", "does not exist"},
 		"the guard is off":      {"alter table outbox.messages disable trigger messages_never_updated", "is disabled"},
+		"no note of a pause":    {"drop trigger queues_note_pause on outbox.queues", "queues_note_pause does not exist"},
+		"it is off":             {"alter table outbox.queues disable trigger queues_note_pause", "queues_note_pause is disabled"},
+		"both are gone":         {"drop trigger queues_note_pause on outbox.queues; drop trigger messages_never_updated on outbox.messages", "bytes that the queue may have already; nobody notes who pauses"},
 		"one for every outcome": {"create trigger count_them after insert on outbox.dispatched for each row execute function count_them()", "dispatched.count_them"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +77,10 @@ func TestD29_Triggers(t *testing.T) {
 			execute(t, url, test.harm)
 			mend(t, url, expect(t, cfg, "D29", doctor.Warn, test.text))
 			expect(t, cfg, "D29", doctor.Pass)
+			execute(t, url, "insert into outbox.queues (queue, paused) values ('q', true)")
+			if by := query[string](t, url, "select coalesce(paused_by, '') from outbox.queues"); by != "postgres" {
+				t.Errorf("the trigger notes %q", by)
+			}
 		})
 	}
 }

@@ -122,7 +122,8 @@ func TestRead_Lives(t *testing.T) {
 			"failed", `insert into outbox.deferred (message_id, queue, ordering_key, reason, attempts, charged, not_before, last_status, last_error, unknown_since)
 				values (1, 'orders', 'a', 'unknown_outcome', 4, 2, now() + interval '1 minute', null, 'timeout' || chr(27), now() - interval '3 seconds')`, 1, explain.Deferred,
 			[]string{
-				"the last of 4 attempts failed, unknown_outcome (timeout )", "tries again at", "2 of 20 failures count", "deferred retry-now 1",
+				"the last of 4 attempts failed, unknown_outcome (timeout )", "tries again at", "; 18 more failures that count make it a dead letter", "deferred retry-now 1",
+				"attempts      4; 2 count towards the limit of 20, because a failure counts only if others got through",
 				"an attempt ended without an answer: the queue may have it", "0 deferred messages in its lane",
 			},
 		},
@@ -163,9 +164,9 @@ func TestRead_Lives(t *testing.T) {
 			[]string{"it waits for the time that the application asked for", "the relay sends it at", "in 3 days", "deferred release 1"},
 		},
 		{
-			"in a paused queue", `insert into outbox.queues (queue, paused) values ('orders', true);
+			"in a paused queue", `insert into outbox.queues (queue, paused, paused_by, paused_reason) values ('orders', true, 'anna', 'ticket 8');
 				insert into outbox.deferred (message_id, queue, ordering_key, reason) values (1, 'orders', 'a', 'held')`, 1, explain.Deferred,
-			[]string{`nothing, until the queue "orders" is resumed`, "queues resume orders", "orders: paused"},
+			[]string{`nothing, until the queue "orders" is resumed: paused since `, " by anna: ticket 8", "queues resume orders", "orders: paused since "},
 		},
 		{
 			"in a queue that is one lane", `insert into outbox.queues (queue, ordering, rate_per_second) values ('orders', 'queue', 2.5);
@@ -175,7 +176,10 @@ func TestRead_Lives(t *testing.T) {
 		},
 		{
 			"redriven", `insert into outbox.deferred (message_id, queue, ordering_key, reason, not_before, attempts, last_status) values (1, 'orders', 'a', 'redriven', now(), 3, 500)`, 1, explain.Deferred,
-			[]string{"a person has sent it again, and it is due, after 3 attempts, the last one failed, status 500", "the relay sends it now"},
+			[]string{
+				"a person has sent it again, and it is due, after 3 attempts, the last one failed, status 500", "the relay sends it now",
+				"attempts      3; none counts towards the limit of 20, because a redrive starts the count anew",
+			},
 		},
 		{
 			"recovered", `insert into outbox.deferred (message_id, queue, ordering_key, reason, not_before) values (9, 'orders', 'b', 'held', now()), (1, 'orders', 'a', 'recovered', now())`, 1, explain.Deferred,

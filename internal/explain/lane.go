@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 )
 
 // Primary key.
-const sqlQueue = `
-select paused, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter, envelope
-from outbox.queues where queue = $1::text`
+var sqlQueue = `
+select paused, ` + paused.Columns("q") + `, ordering, max_in_flight, rate_per_second, max_attempts, on_dead_letter, envelope
+from outbox.queues q where queue = $1::text`
 
 // readQueue reads the settings of the message's queue; without a row they are the
 // defaults.
@@ -24,7 +26,7 @@ func (r *reader) readQueue(ctx context.Context) error {
 		return nil // nobody knows its queue any more
 	}
 	_, err := r.row(ctx, sqlQueue, []any{q.Name},
-		&q.Paused, &q.Ordering, &q.MaxInFlight, &q.RatePerSecond, &q.MaxAttempts, &q.OnDeadLetter, &q.Envelope)
+		&q.Paused, &q.At, &q.By, &q.Reason, &q.Ordering, &q.MaxInFlight, &q.RatePerSecond, &q.MaxAttempts, &q.OnDeadLetter, &q.Envelope)
 	r.Queue = &q
 	if d := r.Deferred; d != nil {
 		d.MaxAttempts = r.cfg.MaxAttempts

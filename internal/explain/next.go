@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
@@ -97,7 +98,7 @@ func (r *Report) left() string {
 	if d.MaxAttempts == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d of %d failures count towards a dead letter", d.Charged, d.MaxAttempts)
+	return "; " + plural.Of(max(1, d.MaxAttempts-d.Charged), "more failure that counts makes", "more failures that count make") + " it a dead letter"
 }
 
 // stopped says why nothing of the queue goes out, if that is so.
@@ -110,7 +111,7 @@ func (r *Report) stopped() bool {
 		r.Next = "nothing, until a relay runs: " + r.Mover.String()
 		r.command("status")
 	case r.Queue.Paused:
-		r.Next = fmt.Sprintf("nothing, until the queue %q is resumed: an operator paused it", r.Queue.Name)
+		r.Next = fmt.Sprintf("nothing, until the queue %q is resumed: paused %s", r.Queue.Name, r.Queue.Told(paused.Moment))
 		r.command("queues resume %s", r.Queue.Name)
 	default:
 		return false

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
@@ -114,8 +115,8 @@ func (r *Report) rows() (rows [][2]string) {
 	} else {
 		add("message", "its row was deleted")
 	}
-	if d := r.Deferred; d != nil {
-		add("attempts", "%d, of which %d count towards a dead letter", d.Attempts, d.Charged)
+	if text := r.attempts(); text != "" {
+		add("attempts", "%s", text)
 	}
 	if l := r.Lane; l != nil {
 		if l.Kind == "message" {
@@ -143,7 +144,7 @@ func (l *Lane) first() string {
 func (q *Queue) text() string {
 	parts := []string{"not paused"}
 	if q.Paused {
-		parts[0] = "paused"
+		parts[0] = "paused " + q.Told(paused.Moment)
 	}
 	if q.Ordering == "queue" {
 		parts = append(parts, "one lane")

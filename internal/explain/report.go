@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 )
 
@@ -148,8 +149,9 @@ type First struct {
 
 // Queue is what matters of the settings of a queue.
 type Queue struct {
-	Name          string   `json:"name"`
-	Paused        bool     `json:"paused"`
+	Name   string `json:"name"`
+	Paused bool   `json:"paused"`
+	paused.Note
 	Ordering      string   `json:"ordering"`
 	MaxInFlight   *int     `json:"max_in_flight"`
 	RatePerSecond *float64 `json:"rate_per_second"`

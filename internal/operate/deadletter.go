@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,6 +29,24 @@ type DeadLetter struct {
 	RequestID  string `json:"request_id"`
 	// MessageGone says that the message was deleted: it cannot be redriven.
 	MessageGone bool `json:"message_gone"`
+}
+
+// Tries tells how often it was tried, and what that means.
+func (d *DeadLetter) Tries() string { return Tries(d.Attempts, d.Reason) }
+
+// Tries tells how often a dead letter was tried, all redrives included, and what
+// that has to do with the limit of attempts.
+func Tries(attempts int, reason string) string {
+	text := strconv.Itoa(attempts)
+	switch reason {
+	case ReasonDiscarded:
+		return text
+	case "refused":
+		return text + "; the queue refused it for good, whatever the limit of attempts"
+	case "attempts_exhausted":
+		return text + "; those that count reached the limit; a redrive starts the count anew"
+	}
+	return text + "; a redrive starts the count towards the limit of attempts anew"
 }
 
 // The view shows no payloads, so the right to read them is not needed; of its

@@ -10,12 +10,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 )
 
 // Queue is a queue that has settings of its own or deferred messages.
 type Queue struct {
 	Queue  string `json:"queue"`
 	Paused bool   `json:"paused"`
+	paused.Note
 	// Ordering is what is a lane: an ordering "key" of the queue, or the "queue".
 	Ordering string `json:"ordering"`
 	// MaxInFlight and MaxAttempts are nil where the relay's own settings hold,
@@ -39,7 +42,7 @@ type Queue struct {
 }
 
 // The names of the queues in deferred are read by one index entry each.
-const sqlQueueList = `
+var sqlQueueList = `
 with recursive d as (
 	(select queue from outbox.deferred order by queue limit 1)
 	union all
@@ -53,7 +56,7 @@ with recursive d as (
 	union
 	select queue from e where envelope <> 'none'
 )
-select n.queue, coalesce(q.paused, false), coalesce(q.ordering, 'key'), q.max_in_flight, q.rate_per_second, q.max_attempts,
+select n.queue, coalesce(q.paused, false), ` + paused.Columns("q") + `, coalesce(q.ordering, 'key'), q.max_in_flight, q.rate_per_second, q.max_attempts,
 	coalesce(q.on_dead_letter, 'continue'), coalesce(q.envelope, 'none'),
 	case when coalesce(e.envelope, 'none') = coalesce(q.envelope, 'none') then e.first_message end,
 	coalesce(e.envelope, 'none') <> coalesce(q.envelope, 'none'), q.queue is not null,
@@ -87,8 +90,8 @@ func (o *Operator) queues(ctx context.Context, name string) ([]Queue, error) {
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (q Queue, err error) {
 		var n int64
-		err = row.Scan(&q.Queue, &q.Paused, &q.Ordering, &q.MaxInFlight, &q.RatePerSecond, &q.MaxAttempts, &q.OnDeadLetter,
-			&q.Envelope, &q.EnvelopeFrom, &q.EnvelopePending, &q.Configured, &n)
+		err = row.Scan(&q.Queue, &q.Paused, &q.At, &q.By, &q.Reason, &q.Ordering, &q.MaxInFlight, &q.RatePerSecond, &q.MaxAttempts,
+			&q.OnDeadLetter, &q.Envelope, &q.EnvelopeFrom, &q.EnvelopePending, &q.Configured, &n)
 		q.Deferred = newCount(n)
 		return q, err
 	})
@@ -197,13 +200,18 @@ func (o *Operator) Set(ctx context.Context, queue string, settings Settings) err
 	}
 	_, err := o.conn.Exec(ctx, o.in(fmt.Sprintf(`insert into outbox.queues (%s) values (%s) on conflict (queue) do update set %s`,
 		strings.Join(columns, ", "), strings.Join(values, ", "), strings.Join(changes, ", "))), args...)
+	if err != nil {
+		return refused(fmt.Errorf("set queue %q: %w", queue, err))
+	}
+	return nil
+}
+
+// refused puts in words what a constraint of the table queues says.
+func refused(err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && broken[pgErr.ConstraintName] != "" {
 		return &InvalidError{broken[pgErr.ConstraintName]}
 	}
-	if err != nil {
-		return fmt.Errorf("set queue %q: %w", queue, err)
-	}
-	return nil
+	return err
 }
 
 // broken says in words what the constraints of the table queues want.
@@ -211,6 +219,7 @@ var broken = map[string]string{
 	"queues_queue_valid":            "the name of a queue has at most 63 characters: a-z, 0-9, _ and -, the first one a letter or digit",
 	"queues_max_in_flight_positive": "max_in_flight must be at least 1; paused=true stops a queue",
 	"queues_max_attempts_positive":  "max_attempts must be at least 1",
+	"queues_paused_reason_valid":    "the reason of a pause is one line of at most 200 characters",
 
 	"queues_rate_per_second_positive": "rate_per_second must be above 0 and finite; paused=true stops a queue",
 }

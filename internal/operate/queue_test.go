@@ -2,11 +2,14 @@ package operate_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 )
 
 func (r *rig) set(queue string, args ...string) error {
@@ -31,8 +34,14 @@ func TestQueues_SetAndList(t *testing.T) {
 	}
 	five, three := 5, 3
 	got, err := r.Queues(t.Context())
+	if len(got) > 0 {
+		if at := got[0].At; at == nil || time.Since(*at) > time.Minute {
+			t.Errorf("paused at %v", at)
+		}
+		got[0].At = nil
+	}
 	want := []operate.Queue{
-		{Queue: "mails", Paused: true, Ordering: "key", OnDeadLetter: "continue", Envelope: "none", MaxInFlight: &five, MaxAttempts: &three, Configured: true},
+		{Queue: "mails", Paused: true, Note: paused.Note{By: "postgres"}, Ordering: "key", OnDeadLetter: "continue", Envelope: "none", MaxInFlight: &five, MaxAttempts: &three, Configured: true},
 		{Queue: "orders", Ordering: "key", OnDeadLetter: "continue", Envelope: "none", Deferred: operate.Count{Count: 2}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -127,5 +136,68 @@ func TestQueues_RefusesWhatIsNotValid(t *testing.T) {
 	}
 	if got := r.text(`select count(*)::text from outbox.queues`); got != "0" {
 		t.Errorf("%s rows were written", got)
+	}
+}
+
+// Who pauses a queue, and why, stays with it until it goes on; a pause that lasts
+// keeps its beginning.
+func TestQueues_PauseAndResume(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	told := func() string {
+		t.Helper()
+		q, err := r.Queue(t.Context(), "mails")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.Words(func(time.Time) string { return "then" })
+	}
+	began := func() string { return r.text(`select paused_at::text from outbox.queues`) }
+	pauses := func(why operate.Pause, want string) *paused.Note {
+		t.Helper()
+		was, err := r.PauseQueue(t.Context(), "mails", why)
+		if got := told(); err != nil || got != want {
+			t.Errorf("%+v: %v, %q, want %q", why, err, got, want)
+		}
+		return was
+	}
+	resumes := func() *paused.Note {
+		t.Helper()
+		was, err := r.ResumeQueue(t.Context(), "mails")
+		if got := told(); err != nil || got != "" {
+			t.Errorf("resumed: %v, %q", err, got)
+		}
+		return was
+	}
+	if was := resumes(); was != nil || r.text(`select count(*)::text from outbox.queues`) != "0" {
+		t.Errorf("a queue that nobody paused was %+v", was)
+	}
+	if was := pauses(operate.Pause{}, "since then by postgres"); was != nil {
+		t.Errorf("was paused: %+v", was)
+	}
+	first := began()
+	pauses(operate.Pause{Through: "on the page"}, "since then by postgres") // says nothing new
+	pauses(operate.Pause{Reason: "ticket 8", Through: "on the page"}, "since then by postgres, on the page: ticket 8")
+	was := pauses(operate.Pause{}, "since then by postgres, on the page: ticket 8")
+	if was == nil || was.Reason != "ticket 8" || was.At == nil || began() != first {
+		t.Errorf("was %+v, since %s, want %s", was, began(), first)
+	}
+	if was := resumes(); was == nil || was.Reason != "ticket 8" || was.By != "postgres, on the page" {
+		t.Errorf("ended %+v", was)
+	}
+	if was := resumes(); was != nil {
+		t.Errorf("ended again: %+v", was)
+	}
+	for _, reason := range []string{"two\nlines", strings.Repeat("x", 201)} {
+		_, err := r.PauseQueue(t.Context(), "mails", operate.Pause{Reason: reason})
+		if _, invalid := errors.AsType[*operate.InvalidError](err); !invalid || !strings.Contains(err.Error(), "one line of at most 200 characters") {
+			t.Errorf("%q: %v", reason, err)
+		}
+	}
+	if _, err := r.PauseQueue(t.Context(), "No queue", operate.Pause{}); err == nil || !strings.Contains(err.Error(), "at most 63 characters") {
+		t.Errorf("an impossible name: %v", err)
+	}
+	if got := told(); got != "" {
+		t.Errorf("paused for all that: %s", got)
 	}
 }

@@ -119,18 +119,29 @@ func TestActs_CountFirst(t *testing.T) {
 func TestActs_Queues(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t)
-	_, address := start(t, w)
+	p, address := start(t, w)
 	queue := url.Values{"queue": {scenario.QueueName}, "confirm": {"yes"}}
 	paused := func() bool { return w.Count(`select count(*) from outbox.queues where paused`) == 1 }
 	act(t, address, "/queues/pause", url.Values{"queue": {scenario.QueueName}})
 	if paused() {
 		t.Error("paused before it was confirmed")
 	}
-	if got := act(t, address, "/queues/pause", queue); !got.Done || !paused() {
+	why := url.Values{"queue": {scenario.QueueName}, "confirm": {"yes"}, "why": {"the shop\nhas closed"}}
+	if got := act(t, address, "/queues/pause", why); !got.Done || !paused() {
 		t.Errorf("pause: %+v, paused: %t", got, paused())
+	}
+	if n := w.Count(`select count(*) from outbox.queues where paused_by like '%, on the page' and paused_reason = 'the shop has closed'`); n != 1 {
+		t.Error("the row does not say who paused the queue, and why")
+	}
+	if line := p.AwaitLog(t, "change by an operator"); line.Fields["act"] != "pause" || line.Fields["why"] != "the shop has closed" {
+		t.Errorf("the log says %v", line.Fields)
 	}
 	if got := act(t, address, "/queues/resume", queue); !got.Done || paused() {
 		t.Errorf("resume: %+v, paused: %t", got, paused())
+	}
+	long := url.Values{"queue": {scenario.QueueName}, "confirm": {"yes"}, "why": {strings.Repeat("x", 201)}}
+	if body := ask(t, http.MethodPost, address+"/queues/pause", long); !strings.Contains(body, "one line of at most 200 characters") || paused() {
+		t.Errorf("a long reason: %s", body)
 	}
 	body := ask(t, http.MethodPost, address+"/queues/pause", url.Values{"queue": {"no such name!"}, "confirm": {"yes"}})
 	if !strings.Contains(body, "the name of a queue has at most 63 characters") {

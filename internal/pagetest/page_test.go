@@ -172,9 +172,12 @@ func redrives(w *scenario.World, p *relaybin.Process, b *tab) {
 	b.sees("#dead", "No message needs a person.")
 
 	b.follow("#change-orders")
+	b.types("#why", "the shop has closed")
 	b.follow("#confirm")
 	b.sees(".done", "Queue orders is paused")
 	b.sees(`#queues [data-label="Gate"]`, "paused")
+	b.sees(`#queues [data-label="Gate"]`, "postgres, on the page: the shop has closed")
+	b.sees("#verdict .findings", "postgres, on the page: the shop has closed")
 	pgtest.Eventually(b.t, patience, func() error {
 		if w.Count(`select count(*) from outbox.queues where paused`) != 1 {
 			return fmt.Errorf("the queue is not paused")

@@ -91,9 +91,7 @@ func (r *Report) rows() [][2]string {
 		}
 	}
 	rows = append(rows, r.breakerRows()...)
-	if len(r.PausedQueues) > 0 {
-		rows = append(rows, [2]string{"paused by hand", strings.Join(r.PausedQueues, ", ")})
-	}
+	rows = append(rows, r.pauseRows()...)
 	rows = append(rows,
 		[2]string{"waiting", r.WithoutOutcome.number() + r.WithoutOutcome.age()},
 		[2]string{"deferred", r.Deferred.number() + r.Deferred.age()},

@@ -35,6 +35,8 @@ type Report struct {
 	Claims Claims `json:"claims"`
 	// PausedQueues are the queues that somebody has paused, at most 100.
 	PausedQueues []string `json:"paused_queues"`
+	// Pauses are the same with who did it, when and why.
+	Pauses []Pause `json:"pauses"`
 	// Breakers are those that are open; nil as long as no relay was asked.
 	Breakers []Breaker `json:"breakers"`
 }
@@ -102,7 +104,7 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 	if err := r.readReasons(ctx, tx, in); err != nil {
 		return err
 	}
-	if err := r.readPausedQueues(ctx, tx, in); err != nil {
+	if err := r.readPauses(ctx, tx, in); err != nil {
 		return err
 	}
 	return r.readClaims(ctx, tx, schema, in)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outbox-relay/outbox-relay/internal/golden"
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 )
@@ -103,7 +104,13 @@ func TestRead_PausedQueues(t *testing.T) {
 		t.Errorf("%v are paused", report.PausedQueues)
 	}
 	b.execute(t, `insert into outbox.queues (queue, paused) values ('mails', true), ('orders', false)`)
-	expectSummary(t, b.read(t), ", mails is paused by hand, no message without outcome")
+	expectSummary(t, b.read(t), ", mails is paused by hand (since ", " by postgres), no message without outcome")
+	b.execute(t, `update outbox.queues set paused_reason = 'ticket 8'`)
+	report := b.read(t)
+	expectSummary(t, report, ", mails is paused by hand (since ", " by postgres: ticket 8), no message without outcome")
+	if len(report.Pauses) != 1 || report.Pauses[0].Queue != "mails" || report.Pauses[0].At == nil || report.Pauses[0].Reason != "ticket 8" {
+		t.Errorf("pauses are %+v", report.Pauses)
+	}
 	b.execute(t, `insert into outbox.queues (queue, paused) values ('a', true), ('b', true), ('c', true)`)
 	expectSummary(t, b.read(t), ", a, b, c, others are paused by hand, no message")
 }
@@ -165,6 +172,7 @@ func fixed() *status.Report {
 		},
 		Claims:       status.Claims{Rows: 1200, Bytes: retained, OldestExpiredSeconds: &expired},
 		PausedQueues: []string{"invoices"},
+		Pauses:       []status.Pause{{Queue: "invoices", Note: paused.Note{At: &active, By: "oncall", Reason: "ticket 8"}}},
 		Breakers: []status.Breaker{
 			{Class: "endpoint_closed", Since: &active, Text: "status 401"},
 			{Queue: "mails", Class: "transient", Since: &active, NextProbe: &probe, Text: "status 503"},

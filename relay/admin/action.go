@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
@@ -50,8 +51,8 @@ type act struct {
 	Means string
 	// Grave acts cannot be taken back.
 	Grave bool
-	// WantsWhy asks for a reason.
-	WantsWhy bool
+	// WantsWhy asks for a reason, TakesWhy lets one give it.
+	WantsWhy, TakesWhy bool
 }
 
 var (
@@ -59,7 +60,7 @@ var (
 		"100 a second at most. What the queue refused for a reason of its own, it will refuse again."}
 	discard = act{Name: "discard", Verb: "Discard", Done: "discarded", Grave: true, WantsWhy: true, Means: "They will not be sent. " +
 		"They stay on record with your reason, and no longer count as something that needs a person."}
-	pause = act{Name: "pause", Verb: "Pause", Done: "paused", Means: "The relay stops sending to it within 2 seconds. " +
+	pause = act{Name: "pause", Verb: "Pause", Done: "paused", TakesWhy: true, Means: "The relay stops sending to it within 2 seconds. " +
 		"Its messages wait in the table, in order, and the slot goes on."}
 	resume = act{Name: "resume", Verb: "Resume", Done: "resumed", Means: "The relay sends to it again within 2 seconds, first what has waited."}
 )
@@ -79,6 +80,9 @@ type confirmation struct {
 	// Problem says what was wrong with the form.
 	Problem string
 }
+
+// Pause is what is known of the pause of the queue.
+func (c *confirmation) Pause() string { return c.Queue.Told(clock) }
 
 // planned is the answer to machines: what an act would do, or did.
 type planned struct {
@@ -175,17 +179,32 @@ func (p *page) changeQueue(what act) http.HandlerFunc {
 			p.askQueue(w, r, what, name)
 			return
 		}
-		err := p.operate(r, func(ctx context.Context, o *operate.Operator) error {
-			return o.Set(ctx, name, operate.Settings{"paused": what.Name == pause.Name})
+		why := oneLine(r.PostForm.Get("why"))
+		var was *paused.Note
+		err := p.operate(r, func(ctx context.Context, o *operate.Operator) (err error) {
+			if what.Name == pause.Name {
+				was, err = o.PauseQueue(ctx, name, operate.Pause{Reason: why, Through: throughPage})
+				return err
+			}
+			was, err = o.ResumeQueue(ctx, name)
+			return err
 		})
 		done := 1
 		if err != nil {
 			done = 0
 		}
-		p.audit(r, what, done, err, zap.String("queue", name))
+		about := []zap.Field{zap.String("queue", name), zap.String("why", why)}
+		if was != nil {
+			about = append(about, zap.Object("was", was))
+		}
+		p.audit(r, what, done, err, about...)
 		p.conclude(w, r, what, done, name, err)
 	}
 }
+
+// throughPage is by which way a pause came that a button made: the role is that of
+// the relay.
+const throughPage = "on the page"
 
 func (p *page) askQueue(w http.ResponseWriter, r *http.Request, what act, name string) {
 	c := &confirmation{frame: p.frame(r), Act: what, Count: 1}

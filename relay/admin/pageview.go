@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox-relay/internal/operate"
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
@@ -76,6 +77,7 @@ type board struct {
 type queueRow struct {
 	Name   string
 	Paused bool
+	Pause  paused.Note
 	State  *relay.QueueState // nil if the relay had nothing for it
 	// Deferred counts the messages that wait in the table.
 	Deferred operate.Count
@@ -183,7 +185,7 @@ func (o *overview) listQueues(counts relay.Counts, requests []Requests) {
 	for i := range o.State.Router.Queues {
 		q := &o.State.Router.Queues[i]
 		r := row(q.Name)
-		r.State, r.Paused = q, q.Paused
+		r.State, r.Paused, r.Pause = q, q.Paused, q.Note
 		if q.LastSuccess != nil {
 			r.LastSuccess = seconds(max(0, o.State.At.Sub(*q.LastSuccess).Seconds())) + " ago"
 		}
@@ -191,7 +193,7 @@ func (o *overview) listQueues(counts relay.Counts, requests []Requests) {
 	for i := range o.Board.Queues {
 		q := &o.Board.Queues[i]
 		r := row(q.Queue)
-		r.Paused, r.Deferred = q.Paused, q.Deferred
+		r.Paused, r.Pause, r.Deferred = q.Paused, q.Note, q.Deferred
 	}
 	for i := range counts.Queues {
 		if r := rows[counts.Queues[i].Name]; r != nil {
@@ -218,7 +220,7 @@ func (r *queueRow) judge(endpointClosed bool) {
 	switch s := r.State; {
 	case r.Paused:
 		r.Level, r.Word = "warn", "paused"
-		r.Text = "an operator stopped it, its messages wait in the table"
+		r.Text = r.Pause.Told(clock) + "; its messages wait in the table"
 	case s != nil && s.Gate.Closed:
 		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Why()
 	case s != nil && endpointClosed:

@@ -199,7 +199,7 @@ func (e *examiner) queue(q *relay.QueueState) {
 	follows := q.Gate.Closed || e.state.Router.Endpoint.Closed // what is told of these says enough
 	switch {
 	case q.Paused:
-		e.warn("paused", nil, "outbox-relay queues resume "+q.Name, "queue %s is paused, its messages wait", q.Name)
+		e.warn("paused", q.At, "outbox-relay queues resume "+q.Name, "queue %s is paused %s; its messages wait", q.Name, q.Told(clock))
 	case q.Hold != "" && !follows:
 		e.warn("backlog", nil, "", "queue %s: messages wait in the table, new ones behind them (%s)", q.Name, q.Hold)
 	}

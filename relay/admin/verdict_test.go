@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
@@ -227,6 +228,23 @@ func TestLive_FollowsTheOtherTimeouts(t *testing.T) {
 	}
 }
 
+// Who stopped a queue, when and why, is what one asks first.
+func TestReady_TellsWhoPausedAQueue(t *testing.T) {
+	t.Parallel()
+	state, since := idle(), ago(time.Minute)
+	q := &state.Router.Queues[0]
+	q.Paused, q.Note = true, paused.Note{At: since, By: "oncall", Reason: "ticket 8:\nasleep"}
+	warnings := admin.Ready(defaults(), &state).Warnings
+	if len(warnings) != 1 || warnings[0].Code != "paused" || warnings[0].Since == nil || !warnings[0].Since.Equal(*since) {
+		t.Fatalf("got %+v", warnings)
+	}
+	for _, want := range []string{"queue " + q.Name + " is paused since ", " UTC by oncall: ticket 8: asleep; its messages wait"} {
+		if got := warnings[0].Text; !strings.Contains(got, want) {
+			t.Errorf("no %q in %q", want, got)
+		}
+	}
+}
+
 // The answer for people is one line for each finding, whatever an error says, and
 // never very long.
 func TestVerdict_Text(t *testing.T) {
@@ -241,7 +259,7 @@ func TestVerdict_Text(t *testing.T) {
 	if lines[0] != "fail: active" || lines[1] != "fail source: first second (do that)" {
 		t.Errorf("the first lines are %q", lines[:2])
 	}
-	if lines[2] != "warn paused: queue q00 is paused, its messages wait (outbox-relay queues resume q00)" {
+	if lines[2] != "warn paused: queue q00 is paused by somebody, and nobody noted whom; its messages wait (outbox-relay queues resume q00)" {
 		t.Errorf("the third line is %q", lines[2])
 	}
 	if n := len(lines); n != 23 || lines[22] != "warn more: and 30 more" {

@@ -129,6 +129,9 @@ create table {{.Schema}}.queues (
 	max_attempts integer,
 	on_dead_letter text not null default 'continue',
 	envelope text not null default 'none',
+	paused_at timestamptz,
+	paused_by text,
+	paused_reason text,
 	constraint queues_pkey primary key (queue),
 	constraint queues_queue_valid check (octet_length(queue) <= 63 and queue collate "C" ~ '^[a-z0-9][a-z0-9_-]*$'),
 	constraint queues_ordering_known check (ordering in ('key', 'queue')),
@@ -136,8 +139,34 @@ create table {{.Schema}}.queues (
 	constraint queues_rate_per_second_positive check (rate_per_second > 0 and rate_per_second < double precision 'infinity'),
 	constraint queues_max_attempts_positive check (max_attempts > 0),
 	constraint queues_on_dead_letter_known check (on_dead_letter in ('continue', 'hold')),
-	constraint queues_envelope_known check (envelope in ('none', 'cloudevents'))
+	constraint queues_envelope_known check (envelope in ('none', 'cloudevents')),
+	constraint queues_paused_at_range check (paused_at >= timestamptz '0001-01-01 00:00:00+00'
+		and paused_at < timestamptz '10000-01-01 00:00:00+00'),
+	constraint queues_paused_by_length check (char_length(paused_by) between 1 and 200),
+	constraint queues_paused_reason_valid check (char_length(paused_reason) between 1 and 200
+		and paused_reason collate "C" !~ '[[:cntrl:]]')
 );
+
+-- Whoever pauses a queue, by whatever program, leaves word of it. What the writer
+-- gives is kept: a name, a reason, and in a restored dump the time.
+create function {{.Schema}}.note_pause() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp
+as $body$
+begin
+	if not new.paused then
+		new.paused_at := null;
+		new.paused_by := null;
+		new.paused_reason := null;
+	elsif tg_op = 'INSERT' or not old.paused then
+		new.paused_at := coalesce(new.paused_at, now());
+		new.paused_by := coalesce(new.paused_by, session_user::text);
+	end if;
+	return new;
+end
+$body$;
+
+create trigger queues_note_pause before insert or update on {{.Schema}}.queues
+	for each row execute function {{.Schema}}.note_pause();
 
 -- From which message on a queue has which envelope. The relay decides that when
 -- it sees what an operator has written into queues, so that a message never has
@@ -277,6 +306,7 @@ $body$;
 
 revoke execute on function
 	{{.Schema}}.refuse_update(),
+	{{.Schema}}.note_pause(),
 	{{.Schema}}.enqueue(text, text, jsonb, text, jsonb, integer, integer, timestamptz),
 	{{.Schema}}.claim(text, text, interval),
 	{{.Schema}}.record_position(text, bigint, pg_lsn)
@@ -307,6 +337,9 @@ comment on column {{.Schema}}.dead_letters.discarded_at is 'When a person decide
 comment on column {{.Schema}}.dead_letters.unknown_since is 'The first attempt that ended without an answer: the queue may have the message.';
 comment on table {{.Schema}}.withdrawn is 'Written by the relay: deleted by the application while it was deferred; will not be sent.';
 comment on table {{.Schema}}.queues is 'Written by operators: settings of single queues. Picked up without a restart.';
+comment on column {{.Schema}}.queues.paused_at is 'Since when it is paused; a trigger writes it, and who did that.';
+comment on column {{.Schema}}.queues.paused_by is 'The role that logged in, or whom the writer named.';
+comment on column {{.Schema}}.queues.paused_reason is 'What the writer gave, one line of at most 200 characters.';
 comment on table {{.Schema}}.envelopes is 'Written by the relay: from which message on a queue has which envelope.';
 comment on column {{.Schema}}.envelopes.source is 'Of the events, where a message says nothing else; so is type.';
 comment on table {{.Schema}}.relays is 'Written by the relay: one row a slot.';
