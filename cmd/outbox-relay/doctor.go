@@ -71,6 +71,7 @@ func doctorConfig(cfg *config.Config) doctor.Config {
 	visit := doctor.Config{
 		Schema: cfg.Schema, Slot: cfg.CDC.Slot, Publication: cfg.CDC.Publication,
 		Database: cfg.Database(), Replication: cfg.Replication(), Queue: cfg.Infrai,
+		Buttons: cfg.Admin.Changes(),
 	}
 	if cfg.Polls() {
 		visit.Poll = &cfg.Poll

@@ -24,6 +24,11 @@ type Config struct {
 	// LeaveSlot keeps the slot from being looked into, for which a relay that wants
 	// it just then would have to wait.
 	LeaveSlot bool
+	// LeaveQueue keeps the queue from being asked.
+	LeaveQueue bool
+	// Buttons says that the relay's page may change something, for which its role
+	// needs rights of its own.
+	Buttons bool
 	// Poll has the settings of poll mode; nil if the relay reads the WAL.
 	Poll *poll.Config
 	// Queue says where the queue is. QueueSettings is what is wrong with that;

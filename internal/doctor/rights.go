@@ -52,6 +52,16 @@ var upkeepRights = []right{
 	{"claims", []string{"delete"}},
 }
 
+// buttonRights are what the page uses to pause and resume a queue: a privilege on
+// columns of the table queues. A role that may do it on the whole table has them.
+var buttonRights = []struct {
+	privilege string
+	columns   []string
+}{
+	{"insert", []string{"queue", "paused", "paused_by", "paused_reason"}},
+	{"update", []string{"paused", "paused_by", "paused_reason"}},
+}
+
 // function quotes a function that is written with its argument types.
 func (p *patient) function(signature string) string {
 	name, arguments, _ := strings.Cut(signature, "(")
@@ -75,7 +85,7 @@ func grants(ctx context.Context, p *patient) (finding, error) {
 	case err != nil:
 		return finding{}, err
 	}
-	var needed, upkeep gap
+	var needed, upkeep, buttons gap
 	if !usage {
 		needed.add("usage on schema "+name, "grant usage on schema "+name+" to "+role)
 	}
@@ -85,7 +95,10 @@ func grants(ctx context.Context, p *patient) (finding, error) {
 	if err := p.compareRights(ctx, upkeepRights, &upkeep); err != nil {
 		return finding{}, err
 	}
-	return needed.finding(role, upkeep), nil
+	if err := p.compareButtons(ctx, &buttons); err != nil {
+		return finding{}, err
+	}
+	return p.granted(needed, upkeep, buttons), nil
 }
 
 // gap is the rights that a role lacks, and the statements that give them.
@@ -95,21 +108,30 @@ func (g *gap) add(missing, statement string) {
 	g.missing, g.list = append(g.missing, missing), append(g.list, statement)
 }
 
-// finding is what it means to lack them, and others for upkeep only.
-func (g *gap) finding(role string, upkeep gap) finding {
+// granted is what it means to lack rights that messages need, others for upkeep, and
+// those of the page's buttons, which matter where somebody may press them.
+func (p *patient) granted(needed, upkeep, buttons gap) finding {
+	role := "role " + ident(p.role())
+	aside := ""
+	if len(buttons.missing) > 0 && !p.cfg.Buttons {
+		aside = "; without those to pause queues by the page, where nobody can without RELAY_ADMIN_TOKEN_FILE"
+		buttons = gap{}
+	}
 	f := finding{
-		status: Fail, message: "role " + role + " lacks rights that the relay uses",
-		remedy: "as the owner of the schema; `outbox-relay grants print` prints them all", safe: true,
+		status: Warn, remedy: "as the owner of the schema; `outbox-relay grants print` prints them all", safe: true,
+		observed: "missing: " + strings.Join(slices.Concat(needed.missing, upkeep.missing, buttons.missing), "; ") + aside,
+		sql:      script(slices.Concat(needed.list, upkeep.list, buttons.list)...),
 	}
 	switch {
-	case len(g.missing) == 0 && len(upkeep.missing) == 0:
-		return pass("role " + role + " has them all")
-	case len(g.missing) == 0:
-		f.status = Warn
-		f.message = "role " + role + " lacks rights that retention or the status use: tables grow, or figures are missing"
+	case len(needed.missing) > 0:
+		f.status, f.message = Fail, role+" lacks rights that the relay uses"
+	case len(upkeep.missing) > 0:
+		f.message = role + " lacks rights that retention or the status use: tables grow, or figures are missing"
+	case len(buttons.missing) > 0:
+		f.message = role + " lacks rights that the page uses: its buttons cannot pause or resume a queue"
+	default:
+		return pass(role + " has them all" + aside)
 	}
-	f.observed = "missing: " + strings.Join(slices.Concat(g.missing, upkeep.missing), "; ")
-	f.sql = script(slices.Concat(g.list, upkeep.list)...)
 	return f
 }
 
@@ -122,6 +144,34 @@ func (p *patient) compareRights(ctx context.Context, wanted []right, g *gap) err
 		}
 		if len(lacking) > 0 {
 			g.add(strings.Join(lacking, ", ")+" on "+r.object, r.grant(p, lacking))
+		}
+	}
+	return nil
+}
+
+// sqlColumns finds columns on which a role lacks a privilege. It asks for each
+// column that is there.
+const sqlColumns = `
+	select a.attname::text from unnest($3::text[]) with ordinality wanted (name, place), pg_attribute a
+		join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
+	where n.nspname = $1 and c.relname = 'queues' and a.attname = wanted.name and a.attnum > 0 and not a.attisdropped
+		and not has_column_privilege($4::name, c.oid, a.attnum, $2::text)
+	order by wanted.place`
+
+// compareButtons looks for the rights of the page's buttons.
+func (p *patient) compareButtons(ctx context.Context, g *gap) error {
+	for _, r := range buttonRights {
+		rows, err := p.conn.Query(ctx, sqlColumns, p.cfg.Schema, r.privilege, r.columns, p.role())
+		if err != nil {
+			return err
+		}
+		lacking, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		if len(lacking) > 0 {
+			what := r.privilege + " (" + strings.Join(lacking, ", ") + ") on "
+			g.add(what+"queues", "grant "+what+p.table("queues")+" to "+ident(p.role()))
 		}
 	}
 	return nil

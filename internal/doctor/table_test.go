@@ -114,6 +114,52 @@ func TestD28_OneRight(t *testing.T) {
 	expect(t, cfg, "D28", doctor.Pass)
 }
 
+// The buttons of the page need rights on columns, and only where somebody may
+// press them.
+func TestD28_Buttons(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	role := newRole(t, url, "replication")
+	cfg := newConfig(t, url)
+	cfg.Database = as(cfg.Database, role)
+	cfg.Buttons = true
+	quoted := pgx.Identifier{role}.Sanitize()
+	var sql strings.Builder
+	err := schema.Grants(&sql, schema.GrantsConfig{Schema: "outbox", Database: cfg.Database.Database, Relay: role, Part: schema.PartRights})
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, sql.String())
+	expect(t, cfg, "D28", doctor.Pass)
+
+	execute(t, url, "revoke insert (queue, paused, paused_by, paused_reason), update (paused, paused_by, paused_reason) on outbox.queues from "+quoted,
+		"grant insert (queue, paused), update (paused) on outbox.queues to "+quoted) // as an earlier version printed it
+	r := expect(t, cfg, "D28", doctor.Warn, "cannot pause or resume a queue",
+		"missing: insert (paused_by, paused_reason) on queues; update (paused_by, paused_reason) on queues")
+	want := `grant insert (paused_by, paused_reason) on "outbox"."queues" to ` + quoted + ";\n" +
+		`grant update (paused_by, paused_reason) on "outbox"."queues" to ` + quoted + ";"
+	if r.SQL != want || !r.Safe {
+		t.Errorf("prints %q, want %q", r.SQL, want)
+	}
+	mend(t, url, r)
+	expect(t, cfg, "D28", doctor.Pass)
+
+	execute(t, url, "revoke insert (queue, paused, paused_by, paused_reason), update (paused, paused_by, paused_reason) on outbox.queues from "+quoted)
+	cfg.Buttons = false
+	if r := expect(t, cfg, "D28", doctor.Pass, "has them all; without those to pause queues by the page", "RELAY_ADMIN_TOKEN_FILE"); r.SQL != "" {
+		t.Errorf("prints %q for buttons that nobody can press", r.SQL)
+	}
+	execute(t, url, "revoke delete on outbox.messages from "+quoted)
+	if r := expect(t, cfg, "D28", doctor.Warn, "retention"); strings.Contains(r.SQL, "queues") {
+		t.Errorf("prints %q", r.SQL)
+	}
+	cfg.Buttons = true
+	mend(t, url, expect(t, cfg, "D28", doctor.Warn, "retention", "insert (queue, paused, paused_by, paused_reason) on queues"))
+	expect(t, cfg, "D28", doctor.Pass)
+	execute(t, url, "revoke all on outbox.queues from "+quoted, "grant select, insert, update on outbox.queues to "+quoted)
+	expect(t, cfg, "D28", doctor.Pass)
+}
+
 func TestD26_RowSecurity(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Migrated(t)

@@ -65,6 +65,9 @@ const off = "off"
 // Enabled reports whether there is to be a server.
 func (c *Config) Enabled() bool { return c.Listen != off }
 
+// Changes reports whether somebody may change something on the page.
+func (c *Config) Changes() bool { return c.Enabled() && (c.Token.Set() || c.TokenFile != "") }
+
 // Validate returns everything that is wrong with the settings, or nil.
 func (c *Config) Validate() error {
 	return errors.Join(
