@@ -176,7 +176,7 @@ var checks = []check{
 		needs: []string{"D02"}, run: longWriters,
 	},
 	{
-		id: "D34", title: "Old rows are kept", severity: Warn, expected: "no slot or prepared transaction holds vacuum back",
+		id: "D34", title: "Old rows are kept", severity: Warn, expected: "no slot, session or prepared transaction holds vacuum back",
 		needs: []string{"D02"}, run: vacuumHolders,
 	},
 	{

@@ -44,7 +44,7 @@ func failover(ctx context.Context, p *patient) (finding, error) {
 		return finding{
 			status: Warn, observed: "synchronized_standby_slots is empty, standbys: " + strings.Join(standbys, ", "),
 			message: "a message can go out whose transaction is lost in a failover: the slot does not wait for the standby",
-			remedy:  "name the slots of the standbys that may be promoted, as superuser; delivery stops while one of them is down. No restart",
+			remedy:  "name the slots of the standbys that may be promoted, " + p.administrator() + "; delivery stops while one of them is down. No restart",
 			sql:     p.setting("synchronized_standby_slots", strings.Join(standbys, ", "), true),
 		}, nil
 	}
@@ -81,7 +81,7 @@ func standbyGate(ctx context.Context, p *patient) (finding, error) {
 	return finding{
 		status: Fail, observed: "not connected: " + strings.Join(gone, ", "),
 		message: "delivery waits for standby slot " + strings.Join(gone, ", ") + ", which is not connected: the server sends the relay nothing",
-		remedy: "bring the standby back; or, if it is gone for good, take it out of synchronized_standby_slots, as superuser. " +
+		remedy: "bring the standby back; or, if it is gone for good, take it out of synchronized_standby_slots, " + p.administrator() + ". " +
 			"No restart",
 		sql: p.setting("synchronized_standby_slots", strings.Join(here, ", "), true),
 	}, nil

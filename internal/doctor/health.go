@@ -110,39 +110,6 @@ func longWriters(ctx context.Context, p *patient) (finding, error) {
 	}, nil
 }
 
-// vacuumHolders looks for what keeps old rows that no session needs: slots of
-// standbys and others, and forgotten prepared transactions.
-func vacuumHolders(ctx context.Context, p *patient) (finding, error) {
-	rows, err := p.conn.Query(ctx, `
-		select holder, age from (
-			select 'slot ' || quote_ident(slot_name) as holder, greatest(coalesce(age(xmin), 0), coalesce(age(catalog_xmin), 0)) as age
-			from pg_replication_slots
-			union all select 'prepared transaction ' || quote_literal(gid), age(transaction) from pg_prepared_xacts) h
-		where age > $1 order by age desc limit 5`, p.many)
-	if err != nil {
-		return finding{}, err
-	}
-	return holders(rows)
-}
-
-func holders(rows pgx.Rows) (finding, error) {
-	var names []string
-	var name string
-	var age int64
-	_, err := pgx.ForEachRow(rows, []any{&name, &age}, func() error {
-		names = append(names, fmt.Sprintf("%s (%d transactions)", name, age))
-		return nil
-	})
-	if err != nil || len(names) == 0 {
-		return pass("none"), err
-	}
-	return finding{
-		status: Warn, observed: strings.Join(names, ", "),
-		message: "old rows cannot be removed: tables and catalogs grow, and in the end the server runs out of transaction numbers",
-		remedy:  "let somebody read these slots, or drop those that nobody needs; commit or roll back prepared transactions",
-	}, nil
-}
-
 // wraparound looks how far the server is from refusing writes.
 func wraparound(ctx context.Context, p *patient) (finding, error) {
 	var database string

@@ -46,7 +46,7 @@ func keepLimit(ctx context.Context, p *patient) (finding, error) {
 	wanted := max(suggestedKeep, 2*l.walSize)
 	f := finding{
 		status: Warn,
-		remedy: "set max_slot_wal_keep_size to a quarter or half of the disk of the WAL, as superuser; no restart. It holds for every " +
+		remedy: "set max_slot_wal_keep_size to a quarter or half of the disk of the WAL, " + p.administrator() + "; no restart. It holds for every " +
 			"slot of the server: one that keeps more is lost at the next checkpoint",
 		sql: p.setting("max_slot_wal_keep_size", fmt.Sprintf("%dMB", wanted/mebibyte), true),
 	}
@@ -83,7 +83,7 @@ func idleLimit(ctx context.Context, p *patient) (finding, error) {
 	return finding{
 		status: Warn, observed: limit.String(),
 		message: fmt.Sprintf("a relay that is down for %v loses its slot", limit),
-		remedy:  "set idle_replication_slot_timeout to two days, as superuser, or to 0; no restart",
+		remedy:  "set idle_replication_slot_timeout to two days, " + p.administrator() + ", or to 0; no restart",
 		sql:     p.setting("idle_replication_slot_timeout", "2d", true),
 	}, nil
 }
@@ -114,7 +114,7 @@ func slotRisk(ctx context.Context, p *patient) (finding, error) {
 func (p *patient) risk(l limits) finding {
 	f := finding{
 		observed: "wal_status " + p.slot.walStatus,
-		remedy:   "raise max_slot_wal_keep_size meanwhile, as superuser, if the disk has room: no restart",
+		remedy:   "raise max_slot_wal_keep_size meanwhile, " + p.administrator() + ", if the disk has room: no restart",
 	}
 	if l.keep >= 0 {
 		f.sql = p.setting("max_slot_wal_keep_size", fmt.Sprintf("%dMB", max(suggestedKeep, 2*l.keep)/mebibyte), true)

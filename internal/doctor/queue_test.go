@@ -38,6 +38,16 @@ func TestD48_WrongKey(t *testing.T) {
 	expect(t, cfg, "D48", doctor.Fail, "no API key", "on one line", "INFRAI_API_KEY_FILE")
 }
 
+// A relay that has the doctor look by itself leaves the queue alone.
+func TestD48_LeftAlone(t *testing.T) {
+	t.Parallel()
+	cfg := newConfig(t, noDatabase)
+	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the queue is asked") }))
+	defer web.Close()
+	cfg.Queue.BaseURL, cfg.LeaveQueue = web.URL, true
+	expect(t, cfg, "D48", doctor.Skip, "not asked")
+}
+
 // Any server at a wrong address says 404: that is no missing queue.
 func TestD48_NotAQueue(t *testing.T) {
 	t.Parallel()

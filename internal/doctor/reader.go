@@ -26,7 +26,7 @@ func slotReader(ctx context.Context, p *patient) (finding, error) {
 	age := time.Duration(idle * float64(time.Second)).Round(time.Second)
 	switch {
 	case p.slot.active:
-		return pass("in use"), nil
+		return p.readBy(ctx)
 	case errors.Is(err, pgx.ErrNoRows):
 		return pass("no relay has used it yet"), nil
 	case err != nil:
@@ -39,6 +39,21 @@ func slotReader(ctx context.Context, p *patient) (finding, error) {
 		message: "nobody reads slot " + ident(p.cfg.Slot) + ": no message goes out, and the server keeps WAL",
 		remedy:  "start the relay; if there is to be none any more, `outbox-relay slot drop`",
 	}, nil
+}
+
+// readBy says who reads the slot. Where a session comes from is for those to see
+// who may see the sessions of others.
+func (p *patient) readBy(ctx context.Context) (finding, error) {
+	var reader string
+	err := p.conn.QueryRow(ctx, `
+		select format('in use by pid %s', s.active_pid) || coalesce(', ' || nullif(a.application_name, ''), '')
+			|| coalesce(', from ' || host(a.client_addr), '')
+		from pg_replication_slots s left join pg_stat_activity a on a.pid = s.active_pid
+		where s.slot_name = $1 and s.active_pid is not null`, p.cfg.Slot).Scan(&reader)
+	if errors.Is(err, pgx.ErrNoRows) { // it was let go just now
+		return pass("in use"), nil
+	}
+	return pass(reader), err
 }
 
 // slotPosition looks whether somebody moved the slot after the last relay ended

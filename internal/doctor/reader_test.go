@@ -2,13 +2,51 @@ package doctor_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 )
+
+// read streams from a slot until the test's end.
+func read(t *testing.T, url, slot, publication, application string) {
+	t.Helper()
+	config, err := pgconn.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RuntimeParams["replication"], config.RuntimeParams["application_name"] = "database", application
+	conn, err := pgconn.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn.Frontend().Send(&pgproto3.Query{String: "START_REPLICATION SLOT " + slot + " LOGICAL 0/0 (proto_version '1', publication_names '" + publication + "')"})
+	if err := conn.Frontend().Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestD12_SomebodyReads(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	makeSlot(t, url, cfg.Slot, "pgoutput")
+	read(t, url, cfg.Slot, cfg.Publication, "a relay")
+	pgtest.Eventually(t, 10*time.Second, func() error {
+		if !query[bool](t, url, "select active from pg_replication_slots where slot_name = $1", cfg.Slot) {
+			return errors.New("nobody reads the slot yet")
+		}
+		return nil
+	})
+	expect(t, cfg, "D12", doctor.Pass, "in use by pid ", ", a relay, from 127.0.0.1")
+}
 
 func TestD12_NobodyReads(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ func slotRoom(ctx context.Context, p *patient) (finding, error) {
 	f := finding{
 		status: Warn, observed: fmt.Sprintf("%d of %d slots are used", used, limit),
 		message: "there is no slot left for an upgrade or a second relay",
-		remedy:  "drop slots that nobody needs, or raise max_replication_slots, as superuser, and restart the server",
+		remedy:  "drop slots that nobody needs, or raise max_replication_slots, " + p.administrator() + ", and restart the server",
 		sql:     p.setting("max_replication_slots", limit+moreRoom, false),
 	}
 	switch {
@@ -53,7 +53,7 @@ func senderRoom(ctx context.Context, p *patient) (finding, error) {
 	return finding{
 		status: Warn, observed: fmt.Sprintf("%d of %d walsenders are used", used, limit),
 		message: "there is no walsender left for a second relay or a backup",
-		remedy:  "raise max_wal_senders, as superuser, and restart the server",
+		remedy:  "raise max_wal_senders, " + p.administrator() + ", and restart the server",
 		sql:     p.setting("max_wal_senders", limit+moreRoom, false),
 	}, nil
 }

@@ -123,8 +123,12 @@ func (p *patient) readOnly(source string) finding {
 	return f
 }
 
-// walLevel looks whether the WAL holds what logical decoding needs. From 19 on
-// the level in effect may be higher than the one that is set.
+// raisesLevel is the first version that begins to write logical WAL when the first
+// logical slot is made, and whose level in effect may be higher than the one that
+// is set.
+const raisesLevel = 190000
+
+// walLevel looks whether the WAL holds what logical decoding needs.
 func walLevel(ctx context.Context, p *patient) (finding, error) {
 	var level string
 	err := p.conn.QueryRow(ctx,
@@ -132,8 +136,11 @@ func walLevel(ctx context.Context, p *patient) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	if level == "logical" {
+	switch {
+	case level == "logical":
 		return pass(level), nil
+	case level == "replica" && p.version >= raisesLevel:
+		return pass(level + ": the server raises it when a slot is made"), nil
 	}
 	f := finding{
 		status: Fail, observed: level,

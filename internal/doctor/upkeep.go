@@ -29,9 +29,13 @@ func vacuum(ctx context.Context, p *patient) (finding, error) {
 	if err != nil || len(names) == 0 {
 		return pass("yes"), err
 	}
+	who, err := p.heldBack(ctx)
+	if err != nil {
+		return finding{}, err
+	}
 	return finding{
 		status: Warn, observed: "dead rows of " + strings.Join(names, "; "),
-		message: "vacuum does not keep up: the tables grow, and looking rows up takes longer",
+		message: "vacuum does not keep up: the tables grow, and looking rows up takes longer" + who,
 		remedy:  "mend what holds it back (D33, D34, D41), then run it, as the owner of the tables",
 		sql:     script(list...), safe: true,
 	}, nil

@@ -89,3 +89,11 @@ func findVendor(ctx context.Context, conn *pgx.Conn) (vendor, error) {
 	}
 	return vendor{}, nil
 }
+
+// administrator says as whom a setting of the server is changed.
+func (p *patient) administrator() string {
+	if p.vendor.name != "" {
+		return "as a parameter of " + p.vendor.name
+	}
+	return "as superuser"
+}
