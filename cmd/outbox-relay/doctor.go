@@ -9,12 +9,13 @@ import (
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
 // doctorFlags are the choices of doctor.
 type doctorFlags struct {
-	json, apply, yes bool
-	role             string
+	json, apply, yes, strict bool
+	role                     string
 }
 
 func newDoctor(p *program) *cobra.Command {
@@ -27,7 +28,8 @@ func newDoctor(p *program) *cobra.Command {
 			"With --apply it lists the repairs whose SQL takes nothing away (rights, indexes, the publication,\n" +
 			"settings of roles and tables), and with --yes it runs them as the role of DATABASE_URL and looks\n" +
 			"again. It never drops a slot, removes a row, or changes a setting of the server. To mend as the\n" +
-			"owner or an administrator, name the relay's role with --role.",
+			"owner or an administrator, name the relay's role with --role.\n\n" +
+			"With --strict a warning is a fault, too.",
 		Args: noArguments,
 	}
 	var f doctorFlags
@@ -35,6 +37,7 @@ func newDoctor(p *program) *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	flags.BoolVar(&f.apply, "apply", false, "list the repairs that are safe to run")
 	flags.BoolVar(&f.yes, "yes", false, "with --apply: run them")
+	flags.BoolVar(&f.strict, "strict", false, "exit with 13 also for a warning")
 	flags.StringVar(&f.role, "role", "", "look up the rights of this `role` instead of those of the connection")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.yes && !f.apply {
@@ -52,7 +55,7 @@ func newDoctor(p *program) *cobra.Command {
 		if err := p.printReport(report, f.json); err != nil {
 			return err
 		}
-		return failedChecks(report)
+		return failedChecks(report, f.strict)
 	}
 	return cmd
 }
@@ -86,12 +89,16 @@ func (p *program) printReport(report *doctor.Report, asJSON bool) error {
 	return report.Print(p.out, p.colour())
 }
 
-// failedChecks is the error of a report in which checks failed.
-func failedChecks(report *doctor.Report) error {
-	if report.Failed == 0 {
-		return nil
+// failedChecks is the error of a report in which checks failed, or warn if that is
+// to count.
+func failedChecks(report *doctor.Report, strict bool) error {
+	switch {
+	case report.Failed > 0:
+		return &doctorError{failed: report.Failed}
+	case strict && report.Warnings > 0:
+		return &doctorError{warnings: report.Warnings}
 	}
-	return &doctorError{report.Failed}
+	return nil
 }
 
 // treatment is the JSON of doctor --apply.
@@ -123,7 +130,7 @@ func (p *program) applyRepairs(ctx context.Context, cfg *config.Config, f *docto
 			return &repairError{t.Repairs[i].ID}
 		}
 	}
-	return failedChecks(t.Report)
+	return failedChecks(t.Report, f.strict)
 }
 
 func (p *program) printTreatment(t *treatment, asJSON bool) error {
@@ -164,14 +171,14 @@ func statementMark(applied bool, r *doctor.Repair, n int) string {
 	return "not run "
 }
 
-// doctorError says that checks failed; the report says which.
-type doctorError struct{ failed int }
+// doctorError says that checks failed, or that they warn; the report says which.
+type doctorError struct{ failed, warnings int }
 
 func (e *doctorError) Error() string {
-	if e.failed == 1 {
-		return "1 check failed"
+	if e.failed == 0 {
+		return plural.Of(e.warnings, "check warns", "checks warn")
 	}
-	return fmt.Sprintf("%d checks failed", e.failed)
+	return plural.Of(e.failed, "check failed", "checks failed")
 }
 
 // repairError says that a repair could not be made; the list says why.

@@ -35,6 +35,9 @@ func TestDoctor_Apply(t *testing.T) {
 	}
 	sql(t, r.url, "revoke select on outbox.messages from public")
 	expectCode(t, r.settings, exitStopped, []string{"doctor"})
+
+	// There is no slot yet, which is a warning.
+	expectCode(t, r.settings, exitDoctorFailed, []string{"doctor", "--strict"}, "warn  D09", "checks warn")
 }
 
 // A role that may not mend is told so, in text and in JSON, with what helps.

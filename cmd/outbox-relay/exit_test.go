@@ -36,7 +36,7 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("remake: %w", cdc.ErrSlotHeld), exitSlotHeld},
 		{fmt.Errorf("open: %w", cdc.ErrSlotLost), exitSlotLost},
 		{fmt.Errorf("open: %w", cdc.ErrSlotForeign), exitSlotLost},
-		{&doctorError{1}, exitDoctorFailed},
+		{&doctorError{failed: 1}, exitDoctorFailed},
 		{&repairError{"D28"}, exitDoctorFailed},
 		{&explain.UnknownError{}, exitNoMessage},
 		{&verifyError{new(verify.Report)}, exitVerifyFailed},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/metrics"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
@@ -17,10 +18,15 @@ import (
 func newMetrics(cfg *config.Config, running parts, log *zap.Logger) *metrics.Metrics {
 	program := currentVersion()
 	options := metrics.Options{
-		Relay:    running.relay,
-		Ready:    func(s *relay.State) bool { return admin.Ready(&cfg.Admin, s).OK },
-		Live:     func(s *relay.State) bool { return admin.Live(&cfg.Admin, s).OK },
-		Connect:  func(ctx context.Context) (*pgx.Conn, error) { return connect(ctx, cfg) },
+		Relay:   running.relay,
+		Ready:   func(s *relay.State) bool { return admin.Ready(&cfg.Admin, s).OK },
+		Live:    func(s *relay.State) bool { return admin.Live(&cfg.Admin, s).OK },
+		Connect: func(ctx context.Context) (*pgx.Conn, error) { return connect(ctx, cfg) },
+		Examine: func(ctx context.Context) *doctor.Report {
+			visit := doctorConfig(cfg)
+			visit.LeaveSlot, visit.LeaveQueue = true, true
+			return doctor.Run(ctx, visit)
+		},
 		Verified: running.checker.Last,
 		Lost:     running.traces.Lost,
 		Schema:   cfg.Schema,

@@ -40,6 +40,17 @@ var (
 	famExpiredAge = database.gauge("claims_oldest_expired_age_seconds",
 		"How long ago the oldest claim expired that has not been removed; 0 without one, and if the role may not look.",
 		"More than some minutes: no relay runs, or retention fails.")
+	famTransaction = database.gauge("oldest_transaction_age_seconds",
+		"How long the oldest transaction of others has been open: one that has written (writer) or was prepared (prepared), in any database, and one that only reads, in this one (reader); 0 without one. Writers and readers are missing for a role without pg_read_all_stats.",
+		"Writers and prepared ones keep WAL for the slot and a new slot from being made, all of them keep vacuum from its work. `outbox-relay doctor` (D33, D34) names them.", "kind")
+	famSkew = database.gauge("clock_skew_seconds",
+		"How far the clock of the server is ahead of that of the relay's machine at least; less than 0 behind it.",
+		"Latencies and ages are wrong by it. Let a time service set both.")
+	famCertificate = database.gauge("database_certificate_expiry_timestamp_seconds",
+		"When the first of the certificates expires by which the server proves who it is (server), or the relay does (client), of the connection for these metrics, which is made anew each hour. Missing without TLS, and where the server is not verified.",
+		"From then on no new connection can be made. Renew it before.", "certificate")
+	famTableRows = database.gauge("table_rows",
+		"Rows of a table of the outbox, by the statistics of Postgres.", "", "table")
 	famTableBytes = database.gauge("table_bytes",
 		"Size of a table of the outbox with its indexes.", "", "table")
 	famDeadRows = database.gauge("table_dead_rows",
@@ -68,6 +79,9 @@ func (m *Metrics) database(to sink, now time.Time) {
 	to.put(famAge, max(0, now.Sub(seen.at).Seconds()))
 	to.put(famReadDuration, seen.took.Seconds())
 	to.count(famReadFailures, seen.failures)
+	for certificate, expires := range seen.expiries {
+		to.put(famCertificate, unix(&expires), certificate)
+	}
 	f := seen.figures
 	if f == nil || now.Sub(seen.at) > fresh {
 		return
@@ -83,7 +97,12 @@ func (m *Metrics) database(to sink, now time.Time) {
 	for _, table := range f.Tables {
 		to.put(famTableBytes, float64(table.Bytes), table.Name)
 		to.put(famDeadRows, float64(table.DeadRows), table.Name)
+		to.put(famTableRows, float64(table.Rows), table.Name)
 	}
+	known(to, famTransaction, f.Transactions.Writer, "writer")
+	known(to, famTransaction, f.Transactions.Prepared, "prepared")
+	known(to, famTransaction, f.Transactions.Reader, "reader")
+	to.put(famSkew, f.Ahead)
 }
 
 func backlog(to sink, f *status.Figures) {

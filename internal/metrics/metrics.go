@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/cdc"
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/relay"
@@ -36,6 +38,8 @@ type Options struct {
 	Lost func() uint64
 	// Ready and Live are the answers of the health checks.
 	Ready, Live func(*relay.State) bool
+	// Examine has the doctor look; nil without one.
+	Examine func(context.Context) *doctor.Report
 	// Connect opens a connection for the questions to Postgres.
 	Connect      func(context.Context) (*pgx.Conn, error)
 	Schema, Slot string
@@ -53,6 +57,7 @@ type Metrics struct {
 	verified    func() verify.Result
 	lost        func() uint64
 	watch       *watch
+	visits      visits
 	registry    *prometheus.Registry
 }
 
@@ -66,7 +71,7 @@ var famSpansLost = process.counter("spans_lost_total",
 	"Messages do not wait for them. Look for `tracing` in the log; OTEL_TRACES_SAMPLER makes fewer.")
 
 // sections are the sections of the page, in their order.
-var sections = []*section{&moving, &outcomes, &queues, &checks, &database, &memory, &process}
+var sections = []*section{&moving, &outcomes, &queues, &checks, &database, &visited, &memory, &process}
 
 // New returns metrics in a registry of their own.
 func New(o Options, log *zap.Logger) *Metrics {
@@ -75,6 +80,7 @@ func New(o Options, log *zap.Logger) *Metrics {
 		watch:    &watch{connect: o.Connect, schema: o.Schema, slot: o.Slot, log: log.Named("metrics"), now: time.Now},
 		registry: prometheus.NewRegistry(),
 	}
+	m.visits.examine = o.Examine
 	if m.verified == nil {
 		m.verified = func() verify.Result { return verify.Result{} }
 	}
@@ -94,8 +100,13 @@ func New(o Options, log *zap.Logger) *Metrics {
 	return m
 }
 
-// Run reads what only Postgres knows until ctx ends.
-func (m *Metrics) Run(ctx context.Context) { m.watch.run(ctx) }
+// Run reads what only Postgres knows, and has the doctor look, until ctx ends.
+func (m *Metrics) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	group.Go(func() { m.visits.run(ctx) })
+	m.watch.run(ctx)
+	group.Wait()
+}
 
 // Report is what was read last, for whoever wants to know the same; nil if there is
 // nothing, or nothing fresh.
@@ -136,6 +147,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	m.queues(out, &state, &counts)
 	m.checks(out)
 	m.database(out, state.At)
+	m.doctor(out)
 	inMemory(out, &state)
 	out.count(famSpansLost, m.lost())
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/cdc"
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/tally"
@@ -93,12 +94,14 @@ func busy() *fakeRelay {
 func figures() *status.Figures {
 	f := &status.Figures{
 		WrittenBytes: 5 << 30, Replication: status.SlotFigures{
-			InactiveSince: before(60), CatalogXmin: new("700"), CatalogAge: new(int64(1234)), SpilledTransactions: new(int64(2)),
+			InactiveSince: before(60), IdleLimitSeconds: new(172800.0), CatalogXmin: new("700"), CatalogAge: new(int64(1234)), SpilledTransactions: new(int64(2)),
 			SpilledBytes: new(int64(70_000)), DecodedBytes: new(int64(90_000)), Failover: new(true), FailoverReady: new(false),
 		},
 		DeadLetterReasons:    []status.ReasonCount{{Reason: "refused", Count: 2}, {Reason: "by hand", Count: 1}},
 		OldestUnknownSeconds: new(120.0),
-		Tables:               []status.Table{{Name: "messages", Bytes: 8192, DeadRows: 3}},
+		Tables:               []status.Table{{Name: "messages", Bytes: 8192, DeadRows: 3, Rows: 70}},
+		Transactions:         status.Transactions{Writer: new(900.0), Prepared: new(0.0), Reader: new(30.0)},
+		Ahead:                -0.25,
 	}
 	f.At = noon
 	f.Relay = &status.Relay{SlotMoves: 1}
@@ -123,18 +126,26 @@ func checked() verify.Result {
 func of(r *fakeRelay) *Metrics {
 	m := New(Options{
 		Relay: r, Ready: func(*relay.State) bool { return false }, Live: func(*relay.State) bool { return true },
-		Stream:   func() cdc.Stats { return cdc.Stats{Notices: 3} },
+		Stream: func() cdc.Stats {
+			return cdc.Stats{Notices: 3, Ends: map[string]uint64{"silence": 2}, Losses: map[string]uint64{"wal_removed": 1}}
+		},
 		Lost:     func() uint64 { return 5 },
 		Verified: checked,
 		Build:    Build{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
 	}, zap.NewNop())
 	m.watch.seen.Store(&sight{at: noon.Add(-time.Second)})
+	m.visits.seen.Store(&visit{&doctor.Report{Checks: []doctor.Result{
+		{ID: "D09", Status: doctor.Warn}, {ID: "D10", Status: doctor.Skip}, {ID: "D28", Status: doctor.Fail}, {ID: "D31", Status: doctor.Pass},
+	}}, noon.Add(-time.Minute)})
 	return m
 }
 
 // withFigures adds what Postgres knew two seconds ago.
 func (m *Metrics) withFigures(f *status.Figures) *Metrics {
-	m.watch.seen.Store(&sight{figures: f, at: noon.Add(-2 * time.Second), took: 30 * time.Millisecond, timeToLoss: new(3600.0), horizonHeld: new(45.0), own: new(987.0)})
+	m.watch.seen.Store(&sight{
+		figures: f, at: noon.Add(-2 * time.Second), took: 30 * time.Millisecond, timeToLoss: new(3600.0), horizonHeld: new(45.0), own: new(987.0),
+		expiries: map[string]time.Time{"server": noon.Add(time.Hour)},
+	})
 	return m
 }
 
@@ -200,6 +211,16 @@ func TestMetrics_TellWhatTheRelayKnows(t *testing.T) {
 	expect(t, all, famSourceTrouble, "1")
 	expect(t, all, famWindowAge, "3")
 	expect(t, all, famNotices, "3")
+	expect(t, all, famSessionEnds, "silence 2")
+	expect(t, all, famSlotLosses, "wal_removed 1")
+	if n := len(all[famSlotLosses.name].GetMetric()); n != len(cdc.Losses) {
+		t.Errorf("%d reasons for which a slot is lost", n)
+	}
+	expect(t, all, famCheck, "D09 1", "D28 2")
+	if n := len(all[famCheck.name].GetMetric()); n != 3 {
+		t.Errorf("%d checks are exported, and one was skipped", n)
+	}
+	expect(t, all, famVisit, fmt.Sprintf("%g", float64(noon.Unix()-60)))
 	expect(t, all, famRemoved, "claims 20", "messages 10")
 	expect(t, all, famSpansLost, "5")
 	expect(t, all, famBuild, "go1.26,abc,v1.2.3 1")
@@ -214,6 +235,11 @@ func TestMetrics_TellWhatPostgresKnew(t *testing.T) {
 	expect(t, all, famAge, "2")
 	expect(t, all, famSlotStatus, "extended 1")
 	expect(t, all, famSlotInactive, "60")
+	expect(t, all, famIdleLimit, "172800")
+	expect(t, all, famTableRows, "messages 70")
+	expect(t, all, famTransaction, "reader 30", "writer 900")
+	expect(t, all, famSkew, "-0.25")
+	expect(t, all, famCertificate, fmt.Sprintf("server %g", float64(noon.Unix()+3600)))
 	expect(t, all, famTimeToLoss, "3600")
 	expect(t, all, famSlotMoves, "1")
 	expect(t, all, famWaiting, "transient 7")
@@ -264,15 +290,15 @@ func TestMetrics_TellOfTheLastCheck(t *testing.T) {
 func TestMetrics_LeaveOutWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	f := figures()
-	f.Slot.SafeBytes, f.Slot.LimitBytes, f.Replication = nil, nil, status.SlotFigures{}
+	f.Slot.SafeBytes, f.Slot.LimitBytes, f.Replication, f.Transactions = nil, nil, status.SlotFigures{}, status.Transactions{}
 	m := of(busy()).withFigures(f)
 	seen := *m.watch.last()
-	seen.timeToLoss, seen.horizonHeld, seen.own = nil, nil, nil
+	seen.timeToLoss, seen.horizonHeld, seen.own, seen.expiries = nil, nil, nil, nil
 	m.watch.seen.Store(&seen)
 	all := m.gather(t)
 	for _, f := range []*family{
 		famSafe, famLimit, famTimeToLoss, famSlotInactive, famOwnWAL, famDecoded, famSpilled, famSpilledTransactions,
-		famHorizonAge, famHorizonHeld, famFailover, famFailoverReady,
+		famHorizonAge, famHorizonHeld, famFailover, famFailoverReady, famIdleLimit, famTransaction, famCertificate,
 	} {
 		if all[f.name] != nil {
 			t.Errorf("%s is exported", f.name)
@@ -324,7 +350,11 @@ func TestMetrics_OfAStandbyHaveTheSameNames(t *testing.T) {
 	m := New(Options{
 		Relay: r, Ready: func(*relay.State) bool { return true }, Live: func(*relay.State) bool { return true }, Verified: checked,
 	}, zap.NewNop())
-	m.watch.seen.Store(&sight{figures: figures(), at: time.Now(), timeToLoss: new(1.0), horizonHeld: new(1.0), own: new(1.0)})
+	m.watch.seen.Store(&sight{
+		figures: figures(), at: time.Now(), timeToLoss: new(1.0), horizonHeld: new(1.0), own: new(1.0),
+		expiries: map[string]time.Time{"client": noon},
+	})
+	m.visits.seen.Store(&visit{&doctor.Report{Checks: []doctor.Result{{ID: "D01", Status: doctor.Pass}}}, noon})
 	var got, want []string
 	for name := range m.gather(t) {
 		got = append(got, name)

@@ -49,6 +49,12 @@ var (
 	famNotices = moving.counter("stream_notices_total",
 		"Notices that the server put into the stream.",
 		"Read them in the log (`notice of the server`): since Postgres 18 a missing publication is one notice, and then silence.")
+	famSessionEnds = moving.counter("stream_session_ends_total",
+		"How sessions of the stream ended.",
+		"`closed`: the relay ended it itself. `terminated`: somebody ended the server's process, or the slot was lost. `slot_taken`: another session has the slot. `silence`, `connection`: the network, or a server that hangs. `server_stopping`: it restarts. `unreadable`: the log says what.", "reason")
+	famSlotLosses = moving.counter("slot_losses_total",
+		"How often this relay found the slot gone (missing), or given up by the server, by the server's reason.",
+		"With `RELAY_SLOT_LOST=recreate` the relay has made a new one and takes from the table what the old one would have shown. Find out why.", "reason")
 	famStatuses = moving.counter("stream_statuses_total",
 		"Standby statuses that were sent to the server.", "")
 	famSourceTrouble = moving.gauge("source_trouble",
@@ -103,6 +109,12 @@ func stream(to sink, s cdc.Stats) {
 	to.count(famIgnored, s.Ignored)
 	to.count(famNotices, s.Notices)
 	to.count(famStatuses, s.Statuses)
+	for _, reason := range cdc.Ends {
+		to.count(famSessionEnds, s.Ends[reason], reason)
+	}
+	for _, reason := range cdc.Losses {
+		to.count(famSlotLosses, s.Losses[reason], reason)
+	}
 }
 
 // troubled exports which of the loops or connections are in trouble.

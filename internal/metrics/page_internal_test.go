@@ -55,6 +55,7 @@ const recipes = `
 | --- | --- |
 | messages a second | ` + "`sum(rate(outbox_relay_dispatched_total[5m]))`" + ` |
 | how fast, for 99 of 100 | ` + "`histogram_quantile(0.99, sum by (le) (rate(outbox_relay_latency_seconds_bucket{path=\"live\"}[5m])))`" + ` |
+| share of messages that were accepted within 5 s of their commit, without those that had to wait in the table | ` + "`sum(rate(outbox_relay_latency_seconds_bucket{path=\"live\",le=\"5\"}[1h])) / sum(rate(outbox_relay_latency_seconds_count{path=\"live\"}[1h]))`" + ` |
 | requests for a message | ` + "`sum(rate(outbox_relay_requests_total[1h])) / sum(rate(outbox_relay_dispatched_total[1h]))`" + ` |
 | share of requests that fail, by queue | ` + "`1 - sum by (queue) (rate(outbox_relay_requests_total{class=\"accepted\"}[5m])) / sum by (queue) (rate(outbox_relay_requests_total[5m]))`" + ` |
 | backlog, by reason | ` + "`max by (reason) (outbox_relay_deferred_messages)`" + ` |

@@ -10,6 +10,9 @@ var (
 		"1 while somebody reads the slot.", "Nobody does while no relay runs; the slot keeps WAL.")
 	famSlotInactive = database.gauge("slot_inactive_seconds",
 		"How long nobody has read the slot. Known from Postgres 17 on, and while nobody reads it.", "Mind `idle_replication_slot_timeout`.")
+	famIdleLimit = database.gauge("slot_idle_limit_seconds",
+		"After so long without a reader the server gives the slot up: idle_replication_slot_timeout. Known from Postgres 18 on, missing without a limit.",
+		"Longer than a weekend without anybody on call: two days, or none.")
 	famRetainedWAL = database.gauge("slot_retained_bytes",
 		"WAL that the server keeps for the slot.",
 		"If it grows and unconfirmed WAL does not, an old or a prepared transaction holds it.")
@@ -64,6 +67,7 @@ func slot(to sink, f *status.Figures) {
 	if since := f.Replication.InactiveSince; since != nil && !s.Active {
 		to.put(famSlotInactive, age(f.At, since))
 	}
+	known(to, famIdleLimit, f.Replication.IdleLimitSeconds)
 	known(to, famRetainedWAL, s.RetainedBytes)
 	known(to, famUnconfirmed, s.UnconfirmedBytes)
 	known(to, famSafe, s.SafeBytes)

@@ -22,12 +22,15 @@ const (
 	// readTimeout bounds one read with its connection: it must not last until the
 	// next one.
 	readTimeout = 12 * time.Second
+	// connectionAge is how long a connection is used: a new one shows whether one can
+	// still be made, and which certificate the server has now.
+	connectionAge = time.Hour
 	// byeTimeout bounds the farewell to the server.
 	byeTimeout = 2 * time.Second
 )
 
 // watch asks Postgres from time to time and keeps the answer. One connection lasts
-// as long as it works.
+// as long as it works, up to connectionAge.
 type watch struct {
 	connect      func(context.Context) (*pgx.Conn, error)
 	schema, slot string
@@ -37,9 +40,10 @@ type watch struct {
 	seen atomic.Pointer[sight]
 
 	// Of run alone.
-	conn   *pgx.Conn
-	course course
-	told   bool
+	conn      *pgx.Conn
+	connected time.Time
+	course    course
+	told      bool
 }
 
 // sight is what was seen last.
@@ -48,6 +52,8 @@ type sight struct {
 	at       time.Time       // when; before the first read, when the watch was made
 	took     time.Duration
 	failures uint64
+	// expiries are when certificates expire, by whose they are.
+	expiries map[string]time.Time
 	// What follows is known from several looks; nil while it is not.
 	timeToLoss, horizonHeld, own *float64
 }
@@ -103,6 +109,7 @@ func (w *watch) read(ctx context.Context) {
 	}
 	w.told = false
 	next.figures, next.at = figures, w.now()
+	next.expiries = expiries(w.conn)
 	w.course.see(&next)
 	w.seen.Store(&next)
 }
@@ -119,12 +126,15 @@ func (w *watch) tell(err error) {
 func (w *watch) ask(ctx context.Context) (*status.Figures, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errSlow)
 	defer cancel()
+	if w.conn != nil && w.now().Sub(w.connected) >= connectionAge {
+		w.disconnect()
+	}
 	if w.conn == nil || w.conn.IsClosed() {
 		conn, err := w.connect(ctx)
 		if err != nil {
 			return nil, err
 		}
-		w.conn = conn
+		w.conn, w.connected = conn, w.now()
 	}
 	figures, err := status.ReadFigures(ctx, w.conn, w.schema, w.slot)
 	if err != nil && ctx.Err() != nil {

@@ -89,3 +89,25 @@ func TestWatch_PausesLongerAfterSlowAnswers(t *testing.T) {
 		t.Errorf("figures are too old after %s, and come every %s", fresh, readSeldom+readTimeout)
 	}
 }
+
+// A connection that is old gives way to a new one.
+func TestWatch_RenewsItsConnection(t *testing.T) {
+	t.Parallel()
+	url, connections := pgtest.Migrated(t), 0
+	w, _ := watching(t, func(ctx context.Context) (*pgx.Conn, error) {
+		connections++
+		return pgx.Connect(ctx, url)
+	})
+	now := noon
+	w.now = func() time.Time { return now }
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {connectionAge - time.Second, 1}, {time.Second, 2}, {time.Minute, 2}} {
+		now = now.Add(step.after)
+		w.read(t.Context())
+		if connections != step.want || w.last().failures != 0 {
+			t.Errorf("after %s: %d connections, want %d; %+v", now.Sub(noon), connections, step.want, w.last())
+		}
+	}
+}

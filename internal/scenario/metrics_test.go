@@ -58,11 +58,34 @@ func (h *patient) shows(want scrape) {
 
 // mayLack are the metrics that are not there where there is nothing to know: the
 // server sets the slot no limit, somebody reads it, there is no standby, the
-// version is too old, and nothing has been checked yet.
+// version is too old, nothing has been checked yet, and there is no TLS.
 var mayLack = []string{
 	"slot_safe_bytes", "slot_limit_bytes", "slot_time_to_loss_seconds", "slot_inactive_seconds",
 	"slot_failover", "slot_failover_ready", "wal_own_bytes_total",
 	"verify_due_timestamp_seconds", "verify_duration_seconds", "verify_messages", "verify_fault_messages",
+	"slot_idle_limit_seconds", "database_certificate_expiry_timestamp_seconds", "doctor_check_status",
+}
+
+// lostSlots waits until a relay says how often it has found its slot lost, for
+// whatever reason.
+func (h *patient) lostSlots(want float64) {
+	h.t.Helper()
+	pgtest.Eventually(h.t, scenario.Patience, func() error {
+		all, err := h.scrape()
+		if err != nil {
+			return err
+		}
+		lost := 0.0
+		for series, value := range all {
+			if strings.HasPrefix(series, "slot_losses_total{") {
+				lost += value
+			}
+		}
+		if lost != want {
+			return fmt.Errorf("the slot was lost %v times, want %v", lost, want)
+		}
+		return nil
+	})
 }
 
 // exportsAll checks that a relay has every metric of the list.

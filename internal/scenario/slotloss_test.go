@@ -54,6 +54,7 @@ func TestOUT05_ToldBeforeTheSlotIsLost(t *testing.T) {
 	w.Fault(emulator.Fault{Route: "queue.publish", Every: 5, Status: http.StatusServiceUnavailable})
 	p = process(t, w, nil)
 	told(t, p, "slot lost, a new one takes its place", reason)
+	patientOf(t, p).lostSlots(1)
 	w.Insert(scenario.Batch("after", 20, "a", "b", "")...)
 	w.Settle()
 }

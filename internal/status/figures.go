@@ -23,6 +23,10 @@ type Figures struct {
 	// went out that may have been accepted; nil without one.
 	OldestUnknownSeconds *float64
 	Tables               []Table
+	Transactions         Transactions
+	// Ahead is how far the server's clock is ahead of this machine's at least, in
+	// seconds; less than 0 behind it.
+	Ahead float64
 }
 
 // ReasonCount is a number of rows with one reason.
@@ -37,6 +41,7 @@ type Table struct {
 	// Bytes is its size with indexes.
 	Bytes    int64
 	DeadRows int64
+	Rows     int64
 }
 
 // ReadFigures reads the figures of a slot and of the tables in schema. Counts stop
@@ -61,6 +66,12 @@ func (f *Figures) read(ctx context.Context, tx pgx.Tx, schema string) error {
 		return strings.ReplaceAll(sql, "outbox.", pgx.Identifier{schema}.Sanitize()+".")
 	}
 	if err := tx.QueryRow(ctx, sqlWritten).Scan(&f.WrittenBytes); err != nil {
+		return err
+	}
+	if err := f.compareClocks(ctx, tx); err != nil {
+		return err
+	}
+	if err := f.Transactions.read(ctx, tx); err != nil {
 		return err
 	}
 	if err := f.Replication.read(ctx, tx, f.slotName); err != nil {
@@ -99,7 +110,8 @@ group by reason order by reason`
 
 // Of a table that was partitioned, all parts.
 const sqlTables = `
-select c.relname::text, sum(pg_total_relation_size(part))::bigint, sum(pg_stat_get_dead_tuples(part))::bigint
+select c.relname::text, sum(pg_total_relation_size(part))::bigint, sum(pg_stat_get_dead_tuples(part))::bigint,
+	sum(pg_stat_get_live_tuples(part))::bigint
 from pg_class c join pg_namespace n on n.oid = c.relnamespace,
 	lateral (select c.oid as part union select relid from pg_partition_tree(c.oid)) parts
 where n.nspname = $1 and c.relkind in ('r', 'p')

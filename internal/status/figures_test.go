@@ -1,6 +1,7 @@
 package status_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -93,4 +94,47 @@ func TestReadFigures_WithTheRightsOfARelay(t *testing.T) {
 		b.execute(t, `drop owned by `+role)
 		b.execute(t, `drop role `+role)
 	}
+}
+
+// Transactions of others show with their age: those that have written, those that
+// are prepared, and those that only look.
+func TestReadFigures_Transactions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := func(statements ...string) {
+		conn, err := pgx.ConnectConfig(t.Context(), b.conn.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		for _, sql := range statements {
+			if _, err := conn.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	other(`begin isolation level repeatable read`, `select 1`)
+	other(`begin`, `create table written ()`)
+	prepared := "prepared " + b.conn.Config().Database
+	other(`begin`, `create table prepared ()`, `prepare transaction '`+prepared+`'`)
+	defer b.execute(t, `rollback prepared '`+prepared+`'`)
+	seen := b.figures(t).Transactions
+	for kind, age := range map[string]*float64{"writer": seen.Writer, "prepared": seen.Prepared, "reader": seen.Reader} {
+		if age == nil || *age <= 0 {
+			t.Errorf("the age of the %s is %v", kind, age)
+		}
+	}
+
+	// Without the right to see others there is nothing to say.
+	role := pgx.Identifier{"looks_" + b.conn.Config().Database}.Sanitize()
+	b.execute(t, `create role `+role)
+	b.execute(t, `grant usage on schema outbox to `+role)
+	b.execute(t, `grant select on all tables in schema outbox to `+role)
+	b.execute(t, `set role `+role)
+	if seen = b.figures(t).Transactions; seen.Writer != nil || seen.Reader != nil || seen.Prepared == nil {
+		t.Errorf("without pg_read_all_stats: %+v", seen)
+	}
+	b.execute(t, `reset role`)
+	b.execute(t, `drop owned by `+role)
+	b.execute(t, `drop role `+role)
 }

@@ -12,6 +12,9 @@ import (
 type SlotFigures struct {
 	// InactiveSince is known from Postgres 17 on.
 	InactiveSince *time.Time
+	// IdleLimitSeconds is idle_replication_slot_timeout, known from Postgres 18 on; nil
+	// without a limit.
+	IdleLimitSeconds *float64
 	// CatalogXmin is the oldest transaction whose catalog rows the slot keeps from
 	// vacuum, CatalogAge how many transactions have begun since.
 	CatalogXmin *string
@@ -35,6 +38,7 @@ type SlotFigures struct {
 const sqlSlotFigures = `
 with ours as (
 	select slot_name, (to_jsonb(s) ->> 'inactive_since')::timestamptz as inactive_since, catalog_xmin,
+		nullif(extract(epoch from current_setting('idle_replication_slot_timeout', true)::interval), 0)::float8 as idle_limit,
 		(to_jsonb(s) ->> 'failover')::bool as failover
 	from pg_replication_slots s where slot_name = $1
 ),
@@ -45,7 +49,7 @@ named as (
 	select btrim(name) as name
 	from unnest(string_to_array(coalesce(current_setting('synchronized_standby_slots', true), ''), ',')) name where btrim(name) <> ''
 )
-select inactive_since, catalog_xmin::text, age(catalog_xmin)::bigint, spill_txns, spill_bytes, total_bytes, failover,
+select inactive_since, idle_limit, catalog_xmin::text, age(catalog_xmin)::bigint, spill_txns, spill_bytes, total_bytes, failover,
 	case
 		when failover is not true then null
 		when exists (select from named) then (select bool_and(coalesce(ready, false)) from named left join standbys on slot_name = name)
@@ -59,7 +63,7 @@ func (s *SlotFigures) read(ctx context.Context, tx pgx.Tx, slot string) error {
 		return err
 	}
 	_, err = pgx.ForEachRow(rows, []any{
-		&s.InactiveSince, &s.CatalogXmin, &s.CatalogAge, &s.SpilledTransactions, &s.SpilledBytes, &s.DecodedBytes,
+		&s.InactiveSince, &s.IdleLimitSeconds, &s.CatalogXmin, &s.CatalogAge, &s.SpilledTransactions, &s.SpilledBytes, &s.DecodedBytes,
 		&s.Failover, &s.FailoverReady,
 	}, func() error { return nil })
 	return err
