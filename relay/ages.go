@@ -41,6 +41,14 @@ func (a *ages) remove(at time.Time) {
 	}
 }
 
+// count is how many there are.
+func (a *ages) count() (n int) {
+	for _, s := range a.seconds {
+		n += s.n
+	}
+	return n
+}
+
 // oldest is when the oldest one came; zero without any.
 func (a *ages) oldest() time.Time {
 	if len(a.seconds) == 0 {

@@ -24,6 +24,9 @@ func TestAges_KnowTheOldest(t *testing.T) {
 				a.remove(time.Unix(there[i], 500))
 				there = append(there[:i], there[i+1:]...)
 			}
+			if a.count() != len(there) {
+				t.Fatalf("%d messages, want %d", a.count(), len(there))
+			}
 			var want time.Time
 			for _, unix := range there {
 				if at := time.Unix(unix, 0); want.IsZero() || at.Before(want) {

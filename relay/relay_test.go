@@ -697,6 +697,10 @@ func TestPromise4_SweepFindsWhatTheStreamDidNotShow(t *testing.T) {
 	}
 	b.awaitCount(6, countDispatched)
 	b.awaitCount(0, `select count(*) from outbox.deferred`)
+	s := b.awaitState("clean", func(s *relay.State) bool { return s.Sweep.Clean >= relay.CleanPasses && s.Sweep.Next != nil })
+	if s.Sweep.Found < 1 || s.Totals.Recovered != 6 || s.Sweep.Next.Sub(*s.Sweep.Passed) < b.cfg.SweepInterval/2 {
+		t.Errorf("the sweep is %+v, recovered are %d", s.Sweep, s.Totals.Recovered)
+	}
 }
 
 // A timeout that an administrator gave to the role is for short statements. That one

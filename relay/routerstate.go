@@ -65,8 +65,14 @@ type QueueState struct {
 	RatePerSecond float64 `json:"rate_per_second"`
 	InFlight      int     `json:"in_flight"`
 	InFlightLimit int     `json:"in_flight_limit"`
-	// InMemory counts its messages in memory, deferred ones among them.
+	// InMemory counts its messages in memory that wait or are in flight, deferred
+	// ones among them.
 	InMemory int `json:"in_memory"`
+	// Live counts those that were read and have no durable outcome, Cached the
+	// deferred ones that are in memory: over all queues they are RouterState.Messages
+	// and RouterState.Cached.
+	Live   int `json:"live"`
+	Cached int `json:"cached"`
 	// Oldest is when the oldest message was read that has no durable outcome, and
 	// OldestCached the same of the deferred ones in memory.
 	Oldest       *time.Time `json:"oldest"`
@@ -137,6 +143,7 @@ func (r *router) state(now time.Time) RouterState {
 		s.Queues = append(s.Queues, QueueState{
 			Name: q.name, Gate: q.gate.state(), Paused: q.settings.Paused, Note: q.settings.Pause, RatePerSecond: q.settings.RatePerSecond,
 			InFlight: q.inFlight, InFlightLimit: r.limit(q), InMemory: q.inMemory,
+			Live: q.live.count(), Cached: q.fetched.count(),
 			Oldest: orNullTime(q.live.oldest()), OldestCached: orNullTime(q.fetched.oldest()),
 			Hold: q.hold.String(), Waits: r.waits(now, q), HeldLanes: held[q.name],
 			LastSuccess: orNullTime(q.lastSuccess), LastReturn: orNullTime(q.lastReturn),

@@ -25,6 +25,8 @@ type session struct {
 	workers []worker
 	pulses  struct{ intake, clock, loader, settings, sweep, retention vital.Pulse }
 	seen    atomic.Pointer[RouterState] // the last look at the router
+	sweeps  sweeps
+	moved   bool // somebody else had moved the slot when the session began
 
 	useful  bool   // outcomes became durable; the writer's until it has ended
 	next    uint64 // the number of the next message of the stream
@@ -72,7 +74,7 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 		log.Error("slot was moved by somebody else, the sweep looks for messages that the stream will not show",
 			zap.String(keyRecorded, found.recorded), zap.String(keyPosition, r.source.StartPosition()))
 	}
-	s := &session{relay: r, log: log, workers: make([]worker, r.cfg.MaxInFlight)}
+	s := &session{relay: r, log: log, workers: make([]worker, r.cfg.MaxInFlight), moved: found.moved}
 	s.writer = &writer{
 		cfg: r.cfg, log: log, store: r.writing, epoch: epoch, counts: r.counts,
 		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1),

@@ -57,11 +57,17 @@ type State struct {
 	Sessions    uint64   `json:"sessions"`
 	Epoch       int64    `json:"epoch"`
 	Interrupted *Trouble `json:"interrupted"`
+	// SlotMoved says that the session began where somebody else had moved the slot
+	// to: the stream does not show what is before.
+	SlotMoved bool `json:"slot_moved"`
 
 	Source SourceState `json:"source"`
 	Router RouterState `json:"router"`
 	Writer WriterState `json:"writer"`
 	Totals Totals      `json:"totals"`
+	// Sweep is nil without a session, and where the table is polled: there every
+	// look is one.
+	Sweep *SweepState `json:"sweep"`
 
 	// Loops are what works beside each other while a session lasts, Database the
 	// connections for it.
@@ -170,7 +176,10 @@ func (r *Relay) sourceState(c *Condition) SourceState {
 
 // describe adds what is known of a session while it lasts.
 func (s *session) describe(to *State) {
-	to.Epoch = s.writer.epoch
+	to.Epoch, to.SlotMoved = s.writer.epoch, s.moved
+	if !to.Polls {
+		to.Sweep = s.sweeps.read()
+	}
 	to.Writer = WriterState{Pending: s.writer.waiting(), Trouble: troubleOf(s.writer.pulse.Trouble())}
 	to.Loops = []LoopState{
 		loopOf("intake", "reading", &s.pulses.intake),

@@ -53,12 +53,12 @@ func TestRelay_State_FollowsAMessage(t *testing.T) {
 	if r := s.Router; r.Messages != 3 || r.InFlight != 1 || r.Oldest == nil || r.MessagesLimit != 100 || r.InFlightLimit != 8 {
 		t.Errorf("one of three is in flight: %+v", r)
 	}
-	if q := s.Router.Queues; len(q) != 1 || q[0].Name != "q" || q[0].InMemory != 3 || q[0].InFlight != 1 || q[0].Oldest == nil || q[0].LastReturn != nil {
+	if q := s.Router.Queues; len(q) != 1 || q[0].Name != "q" || q[0].InMemory != 3 || q[0].Live != 3 || q[0].Cached != 0 || q[0].InFlight != 1 || q[0].Oldest == nil || q[0].LastReturn != nil {
 		t.Errorf("the queue is %+v", q)
 	}
 	close(publish)
 	s = b.awaitState("done", func(s *relay.State) bool { return s.Router.Messages == 0 && s.Totals.Dispatched == 2 })
-	if r := s.Router; r.Oldest != nil || r.OldestRequest != nil || r.InFlight != 0 || r.Queues[0].InMemory != 0 || r.Queues[0].LastReturn == nil {
+	if r := s.Router; r.Oldest != nil || r.OldestRequest != nil || r.InFlight != 0 || r.Queues[0].InMemory != 0 || r.Queues[0].Live != 0 || r.Queues[0].LastReturn == nil {
 		t.Errorf("nothing is left: %+v", r)
 	}
 	if n := s.Totals; n.DeadLetters != 1 || n.LastDeadLetter == nil || n.LastOutcome == nil {

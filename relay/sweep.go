@@ -85,6 +85,7 @@ func (s *session) sweepAll(ctx context.Context) error {
 	for {
 		wait := s.relay.cfg.SweepInterval
 		s.pulses.sweep.Begin(time.Now())
+		s.sweeps.begin()
 		more, err := s.sweepOnce(ctx, sweeper)
 		s.pulses.sweep.End(time.Now())
 		if over(ctx) {
@@ -100,6 +101,7 @@ func (s *session) sweepAll(ctx context.Context) error {
 		case more:
 			wait = 0
 		}
+		s.sweeps.rest(time.Now().Add(wait))
 		if !waits.Sleep(ctx, wait) {
 			return nil
 		}
@@ -122,6 +124,7 @@ func (s *session) sweepOnce(ctx context.Context, w *sweeper) (more bool, err err
 		return false, err
 	}
 	s.relay.totals.recover(time.Now(), recovered)
+	s.sweeps.found(recovered)
 	if recovered > 0 {
 		s.log.Error("messages recovered that the stream did not show", zap.Int64(keyMessages, recovered))
 		signal(s.router.load)
@@ -129,6 +132,7 @@ func (s *session) sweepOnce(ctx context.Context, w *sweeper) (more bool, err err
 	w.pass = r.pass
 	if !r.more {
 		w.floor, w.pass = max(w.floor, r.floor), pass{}
+		s.sweeps.passed(time.Now())
 	}
 	return r.more, nil
 }
