@@ -28,10 +28,11 @@ func serveAdmin(ctx context.Context, cfg *config.Config, running parts, log *zap
 	if !cfg.Admin.Enabled() {
 		return func() {}, nil
 	}
-	look := func(ctx context.Context) (any, error) { return readStatus(ctx, cfg) }
+	look := func(ctx context.Context) (*admin.Look, error) { return takeLook(ctx, cfg, running.relay.State) }
 	server := admin.New(cfg.Admin, running.relay.State, look, log)
 	metrics := newMetrics(cfg, running, log)
 	server.Handle("GET /metrics", metrics.Handler())
+	server.Reads(metrics.Report)
 	server.Warn(func() []admin.Finding {
 		text, hint := metrics.SlotDanger()
 		if text == "" {
@@ -39,7 +40,7 @@ func serveAdmin(ctx context.Context, cfg *config.Config, running parts, log *zap
 		}
 		return []admin.Finding{{Code: "slot", Text: text, Hint: hint}}
 	})
-	server.AddPage(desk(cfg, running.relay, metrics))
+	server.AddPage(desk(cfg, running.relay))
 	if err := server.Listen(ctx); err != nil {
 		return nil, &config.Error{Problems: []error{err}}
 	}

@@ -19,7 +19,7 @@ func newMetrics(cfg *config.Config, running parts, log *zap.Logger) *metrics.Met
 	program := currentVersion()
 	options := metrics.Options{
 		Relay:   running.relay,
-		Ready:   func(s *relay.State) bool { return admin.Ready(&cfg.Admin, s).OK },
+		Ready:   func(s *relay.State) bool { return admin.Ready(&cfg.Admin, s, nil).OK },
 		Live:    func(s *relay.State) bool { return admin.Live(&cfg.Admin, s).OK },
 		Connect: func(ctx context.Context) (*pgx.Conn, error) { return connect(ctx, cfg) },
 		Examine: func(ctx context.Context) *doctor.Report {

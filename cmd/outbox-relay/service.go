@@ -107,7 +107,7 @@ func (s *service) news(now *relay.State) []string {
 
 // sentence is how the relay is doing, for people.
 func (s *service) sentence(now *relay.State, live *admin.Verdict) string {
-	ready := admin.Ready(&s.admin, now)
+	ready := admin.Ready(&s.admin, now, nil)
 	switch {
 	case !live.OK:
 		return "stuck: " + first(live.Reasons)

@@ -24,7 +24,7 @@ func newStatus(p *program) *cobra.Command {
 		Short: "Say how the relay is doing",
 		Long: "status reads from Postgres who holds the slot, how much WAL it keeps, how many messages have no\n" +
 			"outcome, are deferred, and why, or are dead letters. It works whether a relay runs or not; one that\n" +
-			"runs here, with the same settings, is asked where it has paused sending.\n\n" +
+			"runs here, with the same settings, is asked where it has paused sending, and which messages it has.\n\n" +
 			"With --watch it looks again every 2 seconds until it is stopped: on a terminal it draws the\n" +
 			"table anew, elsewhere it writes a line, or with --json a document, for each look.",
 		Args: noArguments,
@@ -52,7 +52,10 @@ func newStatus(p *program) *cobra.Command {
 	return cmd
 }
 
+// readStatus asks the relay first: what it has in memory is compared with what the
+// database says after that.
 func readStatus(ctx context.Context, cfg *config.Config) (report *status.Report, err error) {
+	state, deaf := askRelay(ctx, cfg)
 	err = withConnection(ctx, cfg, func(conn *pgx.Conn) error {
 		if err := schema.Check(ctx, conn, cfg.Schema); err != nil {
 			return err
@@ -63,9 +66,11 @@ func readStatus(ctx context.Context, cfg *config.Config) (report *status.Report,
 	if err != nil {
 		return nil, err
 	}
-	if breakers, ok := askBreakers(ctx, cfg); ok {
-		report.Hear(breakers)
+	if deaf != nil {
+		report.RelayError = deaf.Error()
+		return report, nil
 	}
+	report.Hear(state)
 	return report, nil
 }
 

@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -126,9 +129,45 @@ func TestStatus_SaysWhereSendingIsPaused(t *testing.T) {
 	r.insert(t, "a")
 	runs.AwaitMessage(t, "sending paused")
 	expectCode(t, asked, exitStopped, []string{"status"}, "sending paused to all queues (endpoint_closed)", "next probe in")
-	for _, another := range []settings{r.settings, asked.with("RELAY_SLOT", "another")} {
-		if got := expectCode(t, another, exitStopped, []string{"status"}); strings.Contains(got.out, "paused") {
+	for why, another := range map[string]settings{"nobody can be asked there": r.settings, "one of slot ": asked.with("RELAY_SLOT", "another")} {
+		if got := expectCode(t, another, exitStopped, []string{"status"}, why); strings.Contains(got.out, "paused") {
 			t.Errorf("without asking, or of another relay:\n%s", got.out)
+		}
+	}
+}
+
+// Why the relay could not be asked stands in the table and in the document: what
+// only it knows is missing there.
+func TestStatus_SaysWhyTheRelayWasNotAsked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	refuses, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := refuses.Addr().String()
+	if err := refuses.Close(); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // takes connections, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	another := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(another.Close)
+	for why, address := range map[string]string{
+		"the relay at " + free + " could not be asked: dial tcp " + free + ": connect: connection refused":                                     free,
+		"the relay at " + silent.Addr().String() + " could not be asked: no answer within 2s":                                                  silent.Addr().String(),
+		"the relay at " + another.Listener.Addr().String() + " could not be asked: something else than a relay answers there, with status 404": another.Listener.Addr().String(),
+		"no relay was asked: RELAY_ADMIN_LISTEN is off: nobody can be asked there":                                                             "off",
+	} {
+		asks := r.with("RELAY_ADMIN_LISTEN", address)
+		expectCode(t, asks, exitStopped, []string{"status"}, "\nrelay ", why+"\n")
+		got := expectCode(t, asks, exitStopped, []string{"status", "--json"})
+		var report status.Report
+		if err := json.Unmarshal([]byte(got.out), &report); err != nil || report.RelayError != why || report.Breakers != nil || report.Unseen != nil {
+			t.Errorf("%v: the document has %q, %v, %v", err, report.RelayError, report.Breakers, report.Unseen)
 		}
 	}
 }

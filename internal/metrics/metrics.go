@@ -77,7 +77,7 @@ var sections = []*section{&moving, &outcomes, &queues, &checks, &database, &visi
 func New(o Options, log *zap.Logger) *Metrics {
 	m := &Metrics{
 		relay: o.Relay, source: o.Stream, ready: o.Ready, live: o.Live, verified: o.Verified, lost: o.Lost,
-		watch:    &watch{connect: o.Connect, schema: o.Schema, slot: o.Slot, log: log.Named("metrics"), now: time.Now},
+		watch:    &watch{connect: o.Connect, state: o.Relay.State, schema: o.Schema, slot: o.Slot, log: log.Named("metrics"), now: time.Now},
 		registry: prometheus.NewRegistry(),
 	}
 	m.visits.examine = o.Examine

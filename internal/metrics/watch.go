@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/relay"
 )
 
 const (
@@ -33,6 +34,7 @@ const (
 // as long as it works, up to connectionAge.
 type watch struct {
 	connect      func(context.Context) (*pgx.Conn, error)
+	state        func() relay.State
 	schema, slot string
 	log          *zap.Logger
 	now          func() time.Time
@@ -136,8 +138,12 @@ func (w *watch) ask(ctx context.Context) (*status.Figures, error) {
 		}
 		w.conn, w.connected = conn, w.now()
 	}
+	before := w.state()
 	figures, err := status.ReadFigures(ctx, w.conn, w.schema, w.slot)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil:
+		figures.Hear(&before)
+	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
 	return figures, err

@@ -12,13 +12,14 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/status"
+	"github.com/outbox-relay/outbox-relay/relay"
 )
 
 // watching is a watch of a database, with the log that it writes.
 func watching(t *testing.T, connect func(context.Context) (*pgx.Conn, error)) (*watch, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	w := &watch{connect: connect, schema: "outbox", slot: "none", log: zap.New(core), now: time.Now}
+	w := &watch{connect: connect, state: func() relay.State { return relay.State{} }, schema: "outbox", slot: "none", log: zap.New(core), now: time.Now}
 	w.seen.Store(&sight{at: w.now()})
 	t.Cleanup(w.disconnect)
 	return w, logs

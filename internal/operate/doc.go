@@ -11,10 +11,12 @@
 package operate
 
 import (
+	"context"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Operator acts in one schema, on a connection that nobody else uses meanwhile.
@@ -22,8 +24,16 @@ type Operator struct {
 	// Pause is the wait between two batches of a redrive.
 	Pause time.Duration
 
-	conn   *pgx.Conn
+	conn   database
 	schema string
+}
+
+// database is a *[pgx.Conn], or a transaction that somebody else has begun.
+type database interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
 // redriveBatch and redrivePause bound a redrive to 100 messages a second: what
@@ -33,8 +43,9 @@ const (
 	redrivePause = time.Second
 )
 
-// New returns an operator for the tables in schema.
-func New(conn *pgx.Conn, schema string) *Operator {
+// New returns an operator for the tables in schema: of a connection, or in a
+// transaction.
+func New(conn database, schema string) *Operator {
 	return &Operator{Pause: redrivePause, conn: conn, schema: schema}
 }
 

@@ -69,7 +69,7 @@ func (e *RightError) Unwrap() error { return e.err }
 
 // lacking is the error of a role that lacks rights on one of our tables.
 func (o *Operator) lacking(ctx context.Context, rights, table string, err error) error {
-	role := o.conn.Config().User
+	var role string
 	if askErr := o.conn.QueryRow(ctx, "select current_user::text").Scan(&role); askErr != nil {
 		return err // the connection is in trouble, too
 	}

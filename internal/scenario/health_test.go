@@ -321,7 +321,7 @@ func TestOPS06_PoisonRow(t *testing.T) {
 	stop := w.Writers(2)
 	awaitLife(t, w, "before")
 	w.Insert(scenario.Message{Key: "refused", OrderingKey: "x"}, scenario.Message{Key: "fails", OrderingKey: "y"})
-	h.turnsGreen("warn dead_letters: 1 message", "warn held: queue orders: 1 ordering keys")
+	h.turnsGreen("warn dead_letters: 1 dead letter needs a person", "warn held: queue orders: 1 ordering keys")
 	scenario.Throughout(t, 3*time.Second, func() error { return h.ready() })
 	stop()
 	w.Forget("refused", "fails")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/relay"
 )
 
 // Breaker is a stop that a relay has made by itself: after failures in a row it
@@ -21,10 +23,41 @@ type Breaker struct {
 }
 
 // Hear adds what the relay itself says, which Postgres does not know: the breakers
-// that are open, none if all is well.
-func (r *Report) Hear(breakers []Breaker) {
-	r.Breakers = append([]Breaker{}, breakers...)
+// that are open, and which messages it does not have. The state is of the moment
+// before the look. What a relay says that does not have the slot of the report is
+// nothing, and the report says so.
+func (r *Report) Hear(state *relay.State) {
+	if why := r.foreign(state); why != "" {
+		r.RelayError = why
+		return
+	}
+	r.Breakers, r.Unseen, r.RelayError = openBreakers(&state.Router), r.unseen(state), ""
 	r.Summary = r.sentence()
+}
+
+// foreign says why a relay does not know what moves here; empty if it does.
+func (r *Report) foreign(state *relay.State) string {
+	switch {
+	case state.Slot != r.slotName:
+		return fmt.Sprintf("the relay that answers is one of slot %q", state.Slot)
+	case state.Phase != relay.Active && state.Phase != relay.Careful:
+		return fmt.Sprintf("the relay that answers moves no messages now: it is %s", state.Phase)
+	}
+	return ""
+}
+
+func openBreakers(r *relay.RouterState) []Breaker {
+	open := []Breaker{}
+	add := func(queue string, g *relay.GateState) {
+		if g.Closed {
+			open = append(open, Breaker{Queue: queue, Class: g.Class, Since: g.Since, NextProbe: g.NextProbe, Text: g.Text})
+		}
+	}
+	add("", &r.Endpoint)
+	for i := range r.Queues {
+		add(r.Queues[i].Name, &r.Queues[i].Gate)
+	}
+	return open
 }
 
 // breakersInSentence is how many the sentence names.

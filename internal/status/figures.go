@@ -49,7 +49,7 @@ type Table struct {
 func ReadFigures(ctx context.Context, conn *pgx.Conn, schema, slot string) (*Figures, error) {
 	f := new(Figures)
 	f.SchemaVersion, f.slotName = 1, slot
-	err := readOnly(ctx, conn, func(tx pgx.Tx) error {
+	err := Snapshot(ctx, conn, func(tx pgx.Tx) error {
 		if err := f.Report.read(ctx, tx, schema); err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ func TestRead_AnEmptyTableIsNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = readOnly(t.Context(), conn, func(tx pgx.Tx) error {
+	err = Snapshot(t.Context(), conn, func(tx pgx.Tx) error {
 		for _, sql := range []string{sqlDeferred, sqlReasons, sqlOldestUnknown, sqlDeadLetters, sqlDeadLetterReasons} {
 			if got := blocks(t, tx, sql); got > 50 {
 				t.Errorf("%d blocks for two rows, want at most 50:%s", got, sql)

@@ -19,7 +19,7 @@ func (r *Report) sentence() string {
 	if n := r.WithoutOutcome; n.Count == 0 {
 		parts = append(parts, "no message without outcome")
 	} else {
-		parts = append(parts, n.number()+" waiting"+n.age())
+		parts = append(parts, n.number()+" waiting"+n.age()+r.Unseen.aside())
 	}
 	if r.Deferred.Count > 0 {
 		parts = append(parts, r.Deferred.number()+" deferred"+r.reasons())
@@ -90,15 +90,19 @@ func (r *Report) rows() [][2]string {
 			rows = append(rows, [2]string{"slot moves", fmt.Sprintf("%d by somebody else", relay.SlotMoves)})
 		}
 	}
+	if r.RelayError != "" {
+		rows = append(rows, [2]string{"relay", oneLine(r.RelayError)})
+	}
 	rows = append(rows, r.breakerRows()...)
 	rows = append(rows, r.pauseRows()...)
 	rows = append(rows,
 		[2]string{"waiting", r.WithoutOutcome.number() + r.WithoutOutcome.age()},
-		[2]string{"deferred", r.Deferred.number() + r.Deferred.age()},
 	)
+	rows = append(rows, r.unseenRows()...)
+	rows = append(rows, [2]string{"deferred", r.Deferred.number() + r.Deferred.age()})
 	for i := range r.DeferredReasons {
 		reason := &r.DeferredReasons[i]
-		rows = append(rows, [2]string{"  " + oneLine(reason.Reason), reason.text()})
+		rows = append(rows, [2]string{"  " + oneLine(reason.Reason), r.reasonText(reason)})
 	}
 	return append(rows,
 		[2]string{"dead letters", r.DeadLetters.number() + r.DeadLetters.age()},

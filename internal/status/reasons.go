@@ -23,21 +23,52 @@ type Reason struct {
 	MessageID  int64  `json:"message_id"`
 	LastStatus *int   `json:"last_status"`
 	LastError  string `json:"last_error"`
+	// Queues are those with most of them, at most 100, with the same times.
+	Queues []ReasonQueue `json:"queues"`
+}
+
+// ReasonQueue is a part of a [Reason].
+type ReasonQueue struct {
+	Queue       string   `json:"queue"`
+	Count       int64    `json:"count"`
+	NextSeconds *float64 `json:"next_seconds"`
+}
+
+// Of is how many of the messages that wait for a reason are of a queue, as far as
+// the queues with most of them are known.
+func (r *Report) Of(reason, queue string) int64 {
+	for i := range r.DeferredReasons {
+		if r.DeferredReasons[i].Reason != reason {
+			continue
+		}
+		for _, q := range r.DeferredReasons[i].Queues {
+			if q.Queue == queue {
+				return q.Count
+			}
+		}
+	}
+	return 0
 }
 
 const sqlReasons = `
 with d as materialized (
-	select message_id, position, reason, deferred_at, not_before, last_status, last_error from outbox.deferred order by message_id limit $1::bigint
+	select message_id, position, queue, reason, deferred_at, not_before, last_status, last_error
+	from outbox.deferred order by message_id limit $1::bigint
 ), r as (
-	select reason, count(*) as n, min(position) as first,
+	select reason, queue, grouping(queue) = 1 as whole, count(*) as n, min(position) as first,
 		extract(epoch from clock_timestamp() - min(deferred_at))::float8 as oldest,
-		greatest(0, extract(epoch from min(not_before) filter (where isfinite(not_before)) - clock_timestamp()))::float8 as next,
-		bool_or(isfinite(not_before)) as timed
-	from d group by reason
+		case when bool_or(isfinite(not_before)) then
+			greatest(0, extract(epoch from min(not_before) filter (where isfinite(not_before)) - clock_timestamp()))::float8 end as next
+	from d group by grouping sets ((reason), (reason, queue))
+), ranked as (
+	select *, row_number() over (partition by reason order by n desc, queue) as rank from r where not whole
+), parts as (
+	select reason, jsonb_agg(jsonb_build_object('queue', queue, 'count', n, 'next_seconds', next) order by rank) as queues
+	from ranked where rank <= 100 group by reason
 )
-select distinct on (r.n, r.reason) r.reason, r.n, r.oldest, case when r.timed then r.next end,
-	d.message_id, d.last_status, coalesce(d.last_error, '')
-from r join d on d.reason = r.reason and d.position = r.first
+select distinct on (r.n, r.reason) r.reason, r.n, r.oldest, r.next, d.message_id, d.last_status, coalesce(d.last_error, ''), parts.queues
+from r join d on d.reason = r.reason and d.position = r.first join parts on parts.reason = r.reason
+where r.whole
 order by r.n desc, r.reason`
 
 func (r *Report) readReasons(ctx context.Context, tx pgx.Tx, in func(string) string) error {
@@ -69,22 +100,14 @@ func (r *Report) reasons() string {
 	return " (" + strings.Join(texts, ", ") + ")"
 }
 
-// text is the reason in the table.
-func (r *Reason) text() string {
-	text := fmt.Sprint(r.Count)
-	switch {
-	case r.NextSeconds == nil:
-	case *r.NextSeconds == 0:
-		text += ", due"
-	default:
-		text += ", the next one in " + age(*r.NextSeconds)
+// reasonText is the reason in the table.
+func (r *Report) reasonText(reason *Reason) string {
+	text := fmt.Sprintf("%d, %s; first: message %d", reason.Count, r.Next(reason), reason.MessageID)
+	if reason.LastStatus != nil {
+		text += fmt.Sprintf(", status %d", *reason.LastStatus)
 	}
-	text += fmt.Sprintf("; first: message %d", r.MessageID)
-	if r.LastStatus != nil {
-		text += fmt.Sprintf(", status %d", *r.LastStatus)
-	}
-	if r.LastError != "" {
-		text += ", " + oneLine(r.LastError)
+	if reason.LastError != "" {
+		text += ", " + oneLine(reason.LastError)
 	}
 	return text
 }

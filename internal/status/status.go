@@ -25,6 +25,10 @@ type Report struct {
 	// WithoutOutcome counts messages that are neither dispatched nor deferred
 	// nor dead letters, among the newest ones.
 	WithoutOutcome Count `json:"without_outcome"`
+	// WithoutOutcomeQueues are the queues with most of them.
+	WithoutOutcomeQueues []QueueCount `json:"without_outcome_queues"`
+	// Unseen are those that the relay does not have; nil as long as none was asked.
+	Unseen *Unseen `json:"unseen"`
 	// Deferred counts the messages that wait in the table.
 	Deferred Count `json:"deferred"`
 	// DeferredReasons says for what they wait, the most frequent reason first.
@@ -39,6 +43,13 @@ type Report struct {
 	Pauses []Pause `json:"pauses"`
 	// Breakers are those that are open; nil as long as no relay was asked.
 	Breakers []Breaker `json:"breakers"`
+	// RelayError is why no relay was asked; empty if one was.
+	RelayError string `json:"relay_error"`
+
+	// Looked is when the look began, by the clock of this process.
+	Looked time.Time `json:"-"`
+
+	settled int64 // messages without outcome that a stream has had time to show
 }
 
 // Count is a number of rows that was counted up to a bound.
@@ -57,10 +68,21 @@ const Bound = 100_000
 const statementTimeout = 5 * time.Second
 
 // Read reads the state of a slot and of the tables in schema.
-func Read(ctx context.Context, conn *pgx.Conn, schema, slot string) (*Report, error) {
-	r := &Report{SchemaVersion: 1, Mover: Mover{slotName: slot}}
-	err := readOnly(ctx, conn, func(tx pgx.Tx) error { return r.read(ctx, tx, schema) })
+func Read(ctx context.Context, conn *pgx.Conn, schema, slot string) (r *Report, err error) {
+	err = Snapshot(ctx, conn, func(tx pgx.Tx) error {
+		r, err = ReadIn(ctx, tx, schema, slot)
+		return err
+	})
 	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// ReadIn is Read in a transaction of [Snapshot].
+func ReadIn(ctx context.Context, tx pgx.Tx, schema, slot string) (*Report, error) {
+	r := &Report{SchemaVersion: 1, Mover: Mover{slotName: slot}}
+	if err := r.read(ctx, tx, schema); err != nil {
 		return nil, fmt.Errorf("read status: %w", err)
 	}
 	r.Summary = r.sentence()
@@ -73,9 +95,11 @@ func Read(ctx context.Context, conn *pgx.Conn, schema, slot string) (*Report, er
 var sqlLimits = fmt.Sprintf(`set local statement_timeout = %d; set local enable_seqscan = off;
 set local search_path = pg_catalog`, statementTimeout.Milliseconds())
 
-// readOnly runs do in a transaction whose statements cannot take long.
-func readOnly(ctx context.Context, conn *pgx.Conn, do func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+// Snapshot runs do in a transaction that changes nothing, sees the tables as they
+// were at one moment, and whose statements cannot take long.
+func Snapshot(ctx context.Context, conn *pgx.Conn, do func(pgx.Tx) error) error {
+	moment := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, conn, moment, func(tx pgx.Tx) error {
 		if _, err := tx.Conn().PgConn().Exec(ctx, sqlLimits).ReadAll(); err != nil {
 			return err
 		}
@@ -87,16 +111,20 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 	in := func(sql string) string {
 		return strings.ReplaceAll(sql, "outbox.", pgx.Identifier{schema}.Sanitize()+".")
 	}
+	r.Looked = time.Now()
 	if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&r.At); err != nil {
 		return err
 	}
 	if err := r.Mover.read(ctx, tx, in); err != nil {
 		return err
 	}
+	if err := r.readWaiting(ctx, tx, in); err != nil {
+		return err
+	}
 	for _, c := range []struct {
 		into *Count
 		sql  string
-	}{{&r.WithoutOutcome, sqlWithoutOutcome}, {&r.Deferred, sqlDeferred}, {&r.DeadLetters, sqlDeadLetters}} {
+	}{{&r.Deferred, sqlDeferred}, {&r.DeadLetters, sqlDeadLetters}} {
 		if err := tx.QueryRow(ctx, in(c.sql), Bound).Scan(&c.into.Count, &c.into.AtLeast, &c.into.OldestSeconds); err != nil {
 			return err
 		}
@@ -109,25 +137,6 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 	}
 	return r.readClaims(ctx, tx, schema, in)
 }
-
-// Looks at the newest messages only, by the primary key: older ones without
-// outcome are in deferred, or the relay's sweep finds them. The view lets roles
-// look that may not read payloads; of its joins nothing is left here, because
-// their columns are not asked for.
-const sqlWithoutOutcome = `
-with newest as materialized (
-	select message_id, created_at from outbox.message_status order by message_id desc limit $1::bigint
-),
-bound as materialized (select min(message_id) as lowest from newest),
-undone as (
-	select created_at from newest m
-	where not exists (select from outbox.dispatched d where d.message_id = m.message_id and d.message_id >= (select lowest from bound))
-		and not exists (select from outbox.deferred d where d.message_id = m.message_id and d.message_id >= (select lowest from bound))
-		and not exists (select from outbox.dead_letters d where d.message_id = m.message_id and d.message_id >= (select lowest from bound))
-)
-select count(*), count(*) = $1::bigint,
-	extract(epoch from clock_timestamp() - min(created_at) filter (where isfinite(created_at)))::float8
-from undone`
 
 const sqlDeferred = `
 select count(*), count(*) = $1::bigint, extract(epoch from clock_timestamp() - min(deferred_at))::float8

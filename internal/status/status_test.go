@@ -164,11 +164,17 @@ func fixed() *status.Report {
 				RetainedBytes: &retained, UnconfirmedBytes: &unconfirmed, LimitBytes: &limit, ActiveSince: &active,
 			},
 		},
-		WithoutOutcome: status.Count{Count: 2, OldestSeconds: &oldest},
-		Deferred:       status.Count{Count: 3, OldestSeconds: &expired},
+		WithoutOutcome:       status.Count{Count: 2, OldestSeconds: &oldest},
+		WithoutOutcomeQueues: []status.QueueCount{{Queue: "mails", Count: 2, OldestSeconds: &oldest}},
+		Unseen: &status.Unseen{
+			Count: 1, AtLeast: true, OldestSeconds: &expired, NextSweepSeconds: &next,
+			Queues: []status.QueueCount{{Queue: "mails", Count: 1, OldestSeconds: &expired}},
+		},
+		Deferred: status.Count{Count: 3, OldestSeconds: &expired},
 		DeferredReasons: []status.Reason{
-			{Reason: "transient", Count: 2, OldestSeconds: &expired, NextSeconds: &next, MessageID: 17, LastStatus: &answer, LastError: "service unavailable"},
-			{Reason: "held", Count: 1, OldestSeconds: &oldest, MessageID: 18},
+			{Reason: "transient", Count: 2, OldestSeconds: &expired, NextSeconds: &next, MessageID: 17, LastStatus: &answer, LastError: "service unavailable",
+				Queues: []status.ReasonQueue{{Queue: "orders", Count: 2, NextSeconds: &next}}},
+			{Reason: "held", Count: 1, OldestSeconds: &oldest, MessageID: 18, Queues: []status.ReasonQueue{{Queue: "invoices", Count: 1}}},
 		},
 		Claims:       status.Claims{Rows: 1200, Bytes: retained, OldestExpiredSeconds: &expired},
 		PausedQueues: []string{"invoices"},
@@ -307,23 +313,9 @@ func TestRead_Reasons(t *testing.T) {
 	if err := report.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"the next one in", "first: message 7, status 503, first \n", "1, due; first: message 9"} {
+	for _, want := range []string{", in ", "first: message 7, status 503, first \n", "1, due; first: message 9"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, &text)
 		}
 	}
-}
-
-// What only the relay knows comes to the front of the sentence.
-func TestReport_Hear(t *testing.T) {
-	t.Parallel()
-	report := setup(t).read(t)
-	report.Hear(nil)
-	if report.Breakers == nil || strings.Contains(report.Summary, "paused") {
-		t.Errorf("with all well: %v, %s", report.Breakers, report.Summary)
-	}
-	report.Hear([]status.Breaker{{Class: "transient"}})
-	expectSummary(t, report, "no relay has run yet, sending paused to all queues (transient), ")
-	report.Hear([]status.Breaker{{Queue: "a", Class: "queue_closed"}, {Queue: "b"}, {Queue: "c"}, {Queue: "d"}})
-	expectSummary(t, report, "sending paused to a (queue_closed), b (), c (), others, ")
 }

@@ -22,7 +22,7 @@ func serveOn(t *testing.T, listen string, hosts ...string) (port string) {
 	t.Helper()
 	cfg := defaults()
 	cfg.Listen, cfg.Hosts = listen, hosts
-	s := admin.New(*cfg, idle, func(context.Context) (any, error) { return nil, errors.New("no database") }, zap.NewNop())
+	s := admin.New(*cfg, idle, func(context.Context) (*admin.Look, error) { return nil, errors.New("no database") }, zap.NewNop())
 	s.Handle("GET /metrics", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }))
 	s.AddPage(admin.Desk{
 		Examine: healthy,

@@ -12,7 +12,6 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/operate"
-	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
 
@@ -21,10 +20,6 @@ type Desk struct {
 	// State and Counts are the relay's own.
 	State  func() relay.State
 	Counts func() relay.Counts
-	// Seen is what somebody else has read from the database for purposes of his own,
-	// if it is not too old for the charts; nil without. It asks nobody, and may be nil
-	// itself: then the charts know what visitors of the page have had looked up.
-	Seen func(now time.Time) *status.Report
 	// Operate connects to the database, lets do act there, and closes the
 	// connection again.
 	Operate func(ctx context.Context, do func(context.Context, *operate.Operator) error) error
@@ -42,7 +37,6 @@ type page struct {
 	log       *zap.Logger
 	templates *template.Template
 	history   history
-	board     lookout // what only the page wants to know of the database
 	visits    lookout // those of the doctor
 	keys      *keyring
 	places    chan struct{} // for those who work in the database, who are few at a time
@@ -59,7 +53,6 @@ func (s *Server) AddPage(desk Desk) {
 		keys: newKeyring(&s.cfg), places: make(chan struct{}, mostPlaces),
 		templates: template.Must(template.New("").Funcs(formats).ParseFS(files, "templates/*.html")),
 	}
-	p.board = lookout{look: p.readBoard, age: brief, timeout: lookTimeout}
 	p.visits = lookout{look: p.examine, age: untilVisit, timeout: visitTimeout}
 	s.Handle("GET /static/{name}", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, files, "static/"+r.PathValue("name"))
@@ -113,7 +106,6 @@ func (p *page) render(w http.ResponseWriter, status int, name string, view any) 
 
 // record takes a sample for the charts in regular intervals until ctx ends.
 func (p *page) record(ctx context.Context) {
-	defer p.board.tasks.Wait()
 	defer p.visits.tasks.Wait()
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()

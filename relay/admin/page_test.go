@@ -20,12 +20,21 @@ import (
 // does not answer.
 func show(t *testing.T, state relay.State, report *status.Report) string {
 	t.Helper()
+	if report == nil {
+		return showLook(t, state, nil)
+	}
+	return showLook(t, state, &admin.Look{Report: report})
+}
+
+// showLook is show with all that the database says.
+func showLook(t *testing.T, state relay.State, found *admin.Look) string {
+	t.Helper()
 	read := func() relay.State { return state }
-	look := func(context.Context) (any, error) {
-		if report == nil {
+	look := func(context.Context) (*admin.Look, error) {
+		if found == nil {
 			return nil, errors.New("connect: <refused>")
 		}
-		return report, nil
+		return found, nil
 	}
 	s := admin.New(*defaults(), read, look, zap.NewNop())
 	s.AddPage(admin.Desk{
@@ -112,5 +121,106 @@ func TestPage_SlotAndDeferred(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in %s", want, page)
 		}
+	}
+}
+
+// cells are the cells of a queue's row, by their names, without markup.
+func cells(t *testing.T, page, queue string) map[string]string {
+	t.Helper()
+	row := regexp.MustCompile(`(?s)<tr>\s*<th scope="row" data-label="Queue">` + queue + `\b.*?</tr>`).FindString(page)
+	if row == "" {
+		t.Fatalf("no row of %s: %s", queue, page)
+	}
+	found := map[string]string{}
+	for _, cell := range regexp.MustCompile(`(?s)<t[hd][^>]*data-label="([^"]*)"[^>]*>(.*?)</t[hd]>`).FindAllStringSubmatch(row, -1) {
+		text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(cell[2], " ")
+		found[cell[1]] = strings.Join(strings.Fields(text), " ")
+	}
+	return found
+}
+
+// The row of a queue says what keeps which of its keys, which settings it has, and
+// what the relay does not have of it. What is in memory adds up to the total.
+func TestPage_Queues(t *testing.T) {
+	t.Parallel()
+	state := idle()
+	state.Router.Messages, state.Router.MessagesLimit, state.Router.Cached = 12, 8192, 230
+	state.Router.Queues = []relay.QueueState{
+		{Name: "invoices", InMemory: 235, Live: 5, Cached: 230, HeldLanes: 9},
+		{Name: "orders", InMemory: 7, Live: 7},
+		{Name: "slow", HeldLanes: 1, Hold: "draining"},
+	}
+	page := showLook(t, state, &admin.Look{
+		Report: &status.Report{
+			Looked: now,
+			Unseen: &status.Unseen{Count: 300, OldestSeconds: new(40.0), Queues: []status.QueueCount{{Queue: "mails", Count: 300}}},
+			DeferredReasons: []status.Reason{
+				{Reason: "dead_letter", Count: 8, Queues: []status.ReasonQueue{{Queue: "invoices", Count: 8}}},
+			},
+		},
+		Queues: []operate.Queue{
+			{Queue: "invoices", Ordering: "queue", OnDeadLetter: "hold", MaxInFlight: new(3), RatePerSecond: new(0.5), Deferred: operate.Count{Count: 238}},
+			{Queue: "orders", Ordering: "key", OnDeadLetter: "continue", Envelope: "none"},
+		},
+	})
+	for queue, want := range map[string]map[string]string{
+		"invoices": {
+			"Queue": "invoices ordering=queue, max_in_flight=3, rate_per_second=0.5, on_dead_letter=hold",
+			"Gate":  "9 keys held 8 keys wait for a decision about dead letters 1 key waits behind a message that failed", "In memory": "5", "Deferred": "238 230 in memory",
+		},
+		"orders": {"Queue": "orders", "Gate": "open", "In memory": "7", "Deferred": "0"},
+		"mails":  {"Queue": "mails", "Gate": "quiet", "In memory": "0 300 unseen"},
+		"slow":   {"Gate": "draining the backlog goes out, new messages behind it 1 key waits behind a message that failed"},
+	} {
+		got := cells(t, page, queue)
+		for name, text := range want {
+			if got[name] != text {
+				t.Errorf("%s, %s: got %q, want %q", queue, name, got[name], text)
+			}
+		}
+	}
+	for _, want := range []string{`href="/dead-letters?queue=invoices"`, "12 of 8192 messages, and 230 deferred ones", "<b>unseen</b>", "what Postgres says of"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in %s", want, page)
+		}
+	}
+}
+
+// When something is tried next depends on what keeps its queue.
+func TestPage_NextAttempt(t *testing.T) {
+	t.Parallel()
+	page := show(t, idle(), &status.Report{
+		PausedQueues: []string{"mails"},
+		DeferredReasons: []status.Reason{
+			{Reason: "held", Count: 9, Queues: []status.ReasonQueue{{Queue: "mails", Count: 9}}},
+			{Reason: "transient", Count: 2, NextSeconds: new(12.0), Queues: []status.ReasonQueue{{Queue: "orders", Count: 2, NextSeconds: new(12.0)}}},
+		},
+	})
+	for _, want := range []string{"when mails is resumed", "in 12.0 s"} {
+		if !strings.Contains(page, `<td data-label="Next attempt">`+want+"</td>") {
+			t.Errorf("no %q in %s", want, page)
+		}
+	}
+}
+
+// What only the page reads may be missing; the report is there all the same.
+func TestPage_WithoutTheRest(t *testing.T) {
+	t.Parallel()
+	page := showLook(t, idle(), &admin.Look{Report: &status.Report{Summary: "active since noon"}, Trouble: errors.New("permission denied for table envelopes")})
+	for _, want := range []string{"active since noon", "Postgres cannot be asked: permission denied for table envelopes", "No message waits in the table."} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in %s", want, page)
+		}
+	}
+}
+
+// A standby that has something to tell stays a standby.
+func TestPage_StandbyWithWarnings(t *testing.T) {
+	t.Parallel()
+	state := idle()
+	standby(&state)
+	page := show(t, state, &status.Report{Looked: now, DeadLetters: status.Count{Count: 1, OldestSeconds: new(5.0)}})
+	if !strings.Contains(page, `<span class="word">Standby, with warnings</span>`) || !strings.Contains(page, "1 dead letter needs a person") {
+		t.Errorf("the page is %s", page)
 	}
 }

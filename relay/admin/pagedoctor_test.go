@@ -26,7 +26,7 @@ func healthy(context.Context) *doctor.Report { return &doctor.Report{Passed: 1} 
 // address.
 func serveVisited(t *testing.T, examine func(context.Context) *doctor.Report) string {
 	t.Helper()
-	s := admin.New(*defaults(), idle, func(context.Context) (any, error) { return nil, errors.New("no database") }, zap.NewNop())
+	s := admin.New(*defaults(), idle, func(context.Context) (*admin.Look, error) { return nil, errors.New("no database") }, zap.NewNop())
 	s.AddPage(admin.Desk{
 		State: idle, Counts: func() relay.Counts { return relay.Counts{} }, Examine: examine,
 		Operate: func(context.Context, func(context.Context, *operate.Operator) error) error {

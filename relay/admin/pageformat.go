@@ -28,7 +28,6 @@ var formats = template.FuncMap{
 	"len64":   func(l []operate.DeadLetter) int64 { return int64(len(l)) },
 	"dict":    dict,
 	"old":     old,
-	"next":    next,
 }
 
 // clock is a moment for people: the day is told only if it is not today.
@@ -110,20 +109,6 @@ func old(s *float64) string {
 		return ""
 	}
 	return seconds(max(0, *s))
-}
-
-// next is when deferred messages are due.
-func next(r status.Reason) string {
-	s := r.NextSeconds
-	switch {
-	case r.Reason == "dead_letter":
-		return "when a person has decided about it"
-	case s == nil:
-		return "with its queue or key"
-	case *s <= 0:
-		return "due"
-	}
-	return "in " + seconds(*s)
 }
 
 // marked writes what stands between backquotes as code: it is for a terminal.

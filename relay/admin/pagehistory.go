@@ -14,9 +14,6 @@ const (
 	// sampleEvery is the pause between two samples, of which an hour is kept.
 	sampleEvery = 5 * time.Second
 	samples     = int(time.Hour / sampleEvery)
-	// reportAge is how old a look may be that a sample uses; those of the page are
-	// taken while somebody looks at it.
-	reportAge = 2 * sampleEvery
 )
 
 // sample is what the charts show of one moment. What is not known is NaN.
@@ -86,12 +83,8 @@ func (h *history) add(s sample, counts relay.Counts) {
 func (p *page) sample(now time.Time) {
 	state := p.State()
 	s := sample{at: now, waiting: math.NaN(), deferred: math.NaN(), retained: math.NaN()}
-	s.failing = !Ready(&p.server.cfg, &state).OK
-	report := p.server.lookout.latest(now)
-	if report == nil && p.Seen != nil {
-		report = p.Seen(now)
-	}
-	if report != nil {
+	s.failing = !Ready(&p.server.cfg, &state, nil).OK
+	if report := p.server.known(now, knownFor); report != nil {
 		s.see(report)
 	}
 	counts := p.Counts()
@@ -107,15 +100,14 @@ func (s *sample) see(report *status.Report) {
 	}
 }
 
-// latest is the report of the last look that is over; nil if there is none, or an
-// old one only.
-func (l *lookout) latest(now time.Time) *status.Report {
+// latest is the report of the last look that is over; nil if there is none, or one
+// that is too old.
+func (l *lookout) latest(now time.Time, old time.Duration) *status.Report {
 	s := l.newest()
-	if s == nil || s.err != nil || now.Sub(s.began) > reportAge {
+	if s == nil || s.err != nil || now.Sub(s.began) > old {
 		return nil
 	}
-	report, _ := s.report.(*status.Report)
-	return report
+	return s.report.(*Look).Report
 }
 
 func dispatched(c *relay.Counts) (n uint64) {

@@ -132,13 +132,13 @@ func TestFormats(t *testing.T) {
 func TestPage_SamplesWhatOthersHaveSeen(t *testing.T) {
 	t.Parallel()
 	looks := 0
-	look := func(context.Context) (any, error) { looks++; return nil, errors.New("nobody asked") }
+	look := func(context.Context) (*Look, error) { looks++; return nil, errors.New("nobody asked") }
 	state := func() relay.State { return relay.State{} }
-	report := &status.Report{Deferred: status.Count{Count: 7}}
+	report := &status.Report{Deferred: status.Count{Count: 7}, Looked: time.Now()}
 	p := &page{server: New(Config{}, state, look, zap.NewNop()), Desk: Desk{
 		State: state, Counts: func() relay.Counts { return relay.Counts{} },
-		Seen: func(time.Time) *status.Report { return report },
 	}}
+	p.server.Reads(func(time.Time) *status.Report { return report })
 	p.sample(time.Now())
 	report = nil
 	p.sample(time.Now())

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/internal/operate"
 	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
@@ -46,17 +46,21 @@ type overview struct {
 
 	State  relay.State
 	Report *status.Report
-	// Trouble says why there is no report.
+	// Trouble says why there is no report, Asked when the look began at it.
 	Trouble string
+	Asked   time.Time
 	// Done says what was done before this page came up.
 	Done   string
 	Charts []chart
 	Queues []queueRow
 	// MoreQueues counts those that are not listed.
 	MoreQueues int
-	Board      *board
-	Checkup    *checkup
-	Headroom   *headroom
+	// Board is what only the page wants to know of the database, BoardTrouble why it
+	// is not known.
+	Board        *Look
+	BoardTrouble string
+	Checkup      *checkup
+	Headroom     *headroom
 }
 
 // headroom is how much of the WAL that a slot may keep is left.
@@ -65,22 +69,21 @@ type headroom struct{ Kept, Limit int64 }
 // High is where it becomes little.
 func (h *headroom) High() int64 { return h.Limit / 2 }
 
-// board is what only the page wants to know of the database.
-type board struct {
-	Queues  []operate.Queue
-	Dead    operate.Count
-	Letters []operate.DeadLetter
-	Trouble string
-}
-
 // queueRow is a queue as the relay sees it, and as the table does.
 type queueRow struct {
 	Name   string
 	Paused bool
 	Pause  paused.Note
 	State  *relay.QueueState // nil if the relay had nothing for it
+	// Settings are those that differ from the default.
+	Settings string
+	// Unseen counts messages without outcome that the relay does not have.
+	Unseen int64
 	// Deferred counts the messages that wait in the table.
 	Deferred operate.Count
+	// Dead counts the keys that wait behind a dead letter until a person decides,
+	// Failed those behind a message that is tried again.
+	Dead, Failed int
 	// Word and Level say how it is doing.
 	Word, Level string
 	// Text is why, for people.
@@ -95,15 +98,15 @@ type queueRow struct {
 func (p *page) overview(r *http.Request) *overview {
 	database := p.server.database(r)
 	state := p.State()
-	verdict := p.server.ready(&state)
+	verdict := p.server.readyAfter(&state, &database)
 	o := &overview{
-		frame: p.frame(r), State: state, Trouble: database.Error, Done: done(r.URL.Query()),
+		frame: p.frame(r), State: state, Trouble: database.Error, Asked: database.At, Done: done(r.URL.Query()),
 		Reasons: verdict.Reasons, Warnings: verdict.Warnings,
 	}
 	o.Live = true
-	o.Report, _ = database.Report.(*status.Report)
+	o.Report = database.Report
 	o.Charts = charts(p.history.until(state.At, o.Report), state.At)
-	o.Board = p.lookAtBoard(r)
+	o.setBoard(&database)
 	o.Checkup = p.checkup()
 	o.listQueues(p.Counts(), p.server.requests.lately())
 	o.judge(&verdict, !database.At.Before(state.Since))
@@ -125,6 +128,8 @@ func (o *overview) judge(v *Verdict, fresh bool) {
 	switch {
 	case !v.OK:
 		o.Level, o.Word = "bad", "Not ready"
+	case len(v.Warnings) > 0 && v.Phase == relay.Standby:
+		o.Level, o.Word = "warn", "Standby, with warnings"
 	case len(v.Warnings) > 0:
 		o.Level, o.Word = "warn", "Ready, with warnings"
 	case v.Phase == relay.Standby:
@@ -145,32 +150,16 @@ func (o *overview) judge(v *Verdict, fresh bool) {
 	}
 }
 
-// readBoard is the look of the board.
-func (p *page) readBoard(ctx context.Context) (any, error) {
-	b := new(board)
-	err := p.Operate(ctx, func(ctx context.Context, o *operate.Operator) (err error) {
-		if b.Queues, err = o.Queues(ctx); err != nil {
-			return err
-		}
-		if b.Dead, err = o.CountDeadLetters(ctx, operate.Filter{}); err != nil {
-			return err
-		}
-		b.Letters, err = o.DeadLetters(ctx, operate.Filter{Limit: fewLetters})
-		return err
-	})
-	return b, err
-}
-
-// lookAtBoard never fails: what went wrong is in the board.
-func (p *page) lookAtBoard(r *http.Request) *board {
-	seen, err := p.board.get(r.Context(), p.server.life)
-	if err == nil {
-		err = seen.err
+// setBoard takes over what is for the page alone.
+func (o *overview) setBoard(d *Database) {
+	switch {
+	case d.look == nil:
+		o.Board, o.BoardTrouble = new(Look), d.Error
+	case d.look.Trouble != nil:
+		o.Board, o.BoardTrouble = new(Look), oneLine(pgtext.OneLine(d.look.Trouble))
+	default:
+		o.Board = d.look
 	}
-	if err != nil {
-		return &board{Trouble: oneLine(pgtext.OneLine(err))}
-	}
-	return seen.report.(*board)
 }
 
 // listQueues puts together what the relay and the table know of each queue.
@@ -194,6 +183,12 @@ func (o *overview) listQueues(counts relay.Counts, requests []Requests) {
 		q := &o.Board.Queues[i]
 		r := row(q.Queue)
 		r.Paused, r.Pause, r.Deferred = q.Paused, q.Note, q.Deferred
+		r.Settings = strings.Join(q.Differing(), ", ")
+	}
+	if o.Report != nil && o.Report.Unseen != nil {
+		for _, q := range o.Report.Unseen.Queues {
+			row(q.Queue).Unseen = q.Count
+		}
 	}
 	for i := range counts.Queues {
 		if r := rows[counts.Queues[i].Name]; r != nil {
@@ -206,12 +201,21 @@ func (o *overview) listQueues(counts relay.Counts, requests []Requests) {
 		}
 	}
 	for _, r := range rows {
+		r.hold(o.Report)
 		r.judge(o.State.Router.Endpoint.Closed)
 		o.Queues = append(o.Queues, *r)
 	}
 	slices.SortFunc(o.Queues, func(a, b queueRow) int { return strings.Compare(a.Name, b.Name) })
 	if o.MoreQueues = len(o.Queues) - mostRows; o.MoreQueues > 0 {
 		o.Queues = o.Queues[:mostRows]
+	}
+}
+
+// hold says behind what keys wait on their own.
+func (r *queueRow) hold(report *status.Report) {
+	if s := r.State; s != nil {
+		r.Dead = deadHeads(report, s)
+		r.Failed = s.HeldLanes - r.Dead
 	}
 }
 
@@ -231,6 +235,8 @@ func (r *queueRow) judge(endpointClosed bool) {
 		r.Level, r.Word, r.Text = "warn", "held", "messages wait in the table, new ones behind them"
 	case s == nil:
 		r.Level, r.Word = "idle", "quiet"
+	case s.HeldLanes > 0:
+		r.Level, r.Word = "warn", plural.Of(s.HeldLanes, "key held", "keys held")
 	default:
 		r.Level, r.Word = "good", "open"
 	}

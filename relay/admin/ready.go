@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outbox-relay/outbox-relay/internal/plural"
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
@@ -21,9 +21,12 @@ const (
 	mostQueues = 20
 )
 
-// Ready answers whether messages get through, or would if there were some.
-func Ready(cfg *Config, state *relay.State) Verdict {
+// Ready answers whether messages get through, or would if there were some. The report
+// is what the database has said last, nil if nobody knows: it adds warnings, and
+// changes no answer.
+func Ready(cfg *Config, state *relay.State, report *status.Report) Verdict {
 	e := newExaminer(cfg, state)
+	e.report = report
 	e.examine()
 	return e.verdict()
 }
@@ -204,8 +207,26 @@ func (e *examiner) queue(q *relay.QueueState) {
 		e.warn("backlog", nil, "", "queue %s: messages wait in the table, new ones behind them (%s)", q.Name, q.Hold)
 	}
 	if q.HeldLanes > 0 && !follows {
-		e.warn("held", nil, "outbox-relay deferred list --queue "+q.Name, "queue %s: %d ordering keys wait behind a message that failed", q.Name, q.HeldLanes)
+		e.held(q)
 	}
+}
+
+// held is about lanes that wait on their own.
+func (e *examiner) held(q *relay.QueueState) {
+	if dead := deadHeads(e.report, q); dead > 0 {
+		e.warn("held", nil, "outbox-relay dead-letters list --queue "+q.Name,
+			"queue %s: %d ordering keys wait, %d of them behind a dead letter until a person has decided about it", q.Name, q.HeldLanes, dead)
+		return
+	}
+	e.warn("held", nil, "outbox-relay deferred list --queue "+q.Name, "queue %s: %d ordering keys wait behind a message that failed", q.Name, q.HeldLanes)
+}
+
+// deadHeads is how many lanes of a queue wait for a person, as far as is known.
+func deadHeads(report *status.Report, q *relay.QueueState) int {
+	if report == nil {
+		return 0
+	}
+	return min(q.HeldLanes, int(report.Of("dead_letter", q.Name)))
 }
 
 // stalled is since when deferred messages of a queue have been in memory, or in the
@@ -235,16 +256,4 @@ func shorten(findings []Finding, most int) []Finding {
 	}
 	more := finding("more", nil, "", "and %d more", []any{len(findings) - most})
 	return append(findings[:most:most], more)
-}
-
-// lately is about what has happened: the relay went on, and a person may have
-// something to do.
-func (e *examiner) lately() {
-	t := &e.state.Totals
-	if at := t.LastDeadLetter; at != nil && e.age(at) < recent {
-		e.warn("dead_letters", at, "outbox-relay dead-letters list", "%s since the start, the last one %s ago", plural.Of(t.DeadLetters, "message became a dead letter", "messages became dead letters"), e.ago(at))
-	}
-	if at := t.LastRecovered; at != nil && e.age(at) < recent {
-		e.warn("recovered", at, "outbox-relay doctor", "%s that the stream did not show, the last one %s ago", plural.Of(t.Recovered, "message was found", "messages were found"), e.ago(at))
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
 
@@ -33,18 +34,19 @@ type Server struct {
 	lookout  lookout
 	listener net.Listener
 	life     context.Context // of Run
-	// warnings tells what others have found.
+	// warnings tells what others have found, seen what they have read; nil without.
 	warnings func() []Finding
+	seen     func(now time.Time) *status.Report
 	requests requests
 	// background runs beside the answers, until Run's ctx ends.
 	background []func(context.Context)
 }
 
 // New returns a server for the relay that state describes. Look reads from the
-// database what /status shows of it; what it returns becomes JSON. It does not
-// listen yet.
-func New(cfg Config, state func() relay.State, look func(context.Context) (any, error), log *zap.Logger) *Server {
-	s := &Server{cfg: cfg, log: log.Named("admin"), mux: http.NewServeMux(), lookout: lookout{look: look, age: brief, timeout: lookTimeout}}
+// database what /status and the page show of it. It does not listen yet.
+func New(cfg Config, state func() relay.State, look func(context.Context) (*Look, error), log *zap.Logger) *Server {
+	s := &Server{cfg: cfg, log: log.Named("admin"), mux: http.NewServeMux()}
+	s.lookout = lookout{look: func(ctx context.Context) (any, error) { return look(ctx) }, age: brief, timeout: lookTimeout}
 	s.Handle("GET /livez", s.health(func() Verdict {
 		now := state()
 		return Live(&s.cfg, &now)
@@ -62,9 +64,16 @@ func New(cfg Config, state func() relay.State, look func(context.Context) (any, 
 // many at once, and returns what it knows.
 func (s *Server) Warn(find func() []Finding) { s.warnings = find }
 
-// ready is [Ready] with what the last minute has shown, and what others have found.
+// ready is [Ready] by the newest report, with what the last minute has shown, and what
+// others have found.
 func (s *Server) ready(state *relay.State) Verdict {
+	return s.readyBy(state, s.known(time.Now(), knownFor))
+}
+
+// readyBy is ready by this report, which may be nil.
+func (s *Server) readyBy(state *relay.State, report *status.Report) Verdict {
 	e := newExaminer(&s.cfg, state)
+	e.report = report
 	e.examine()
 	e.requests(s.requests.lately())
 	v := e.verdict()

@@ -19,11 +19,11 @@ import (
 // serve runs a server until the test's end and returns its address.
 func serve(t *testing.T, state func() relay.State) string {
 	t.Helper()
-	return serveLooking(t, state, func(context.Context) (any, error) { return nil, errors.New("no database") })
+	return serveLooking(t, state, func(context.Context) (*admin.Look, error) { return nil, errors.New("no database") })
 }
 
 // serveLooking is serve for a server that looks at a database.
-func serveLooking(t *testing.T, state func() relay.State, look func(context.Context) (any, error)) string {
+func serveLooking(t *testing.T, state func() relay.State, look func(context.Context) (*admin.Look, error)) string {
 	t.Helper()
 	return run(t, admin.New(*defaults(), state, look, zap.NewNop()))
 }
@@ -32,7 +32,7 @@ func serveLooking(t *testing.T, state func() relay.State, look func(context.Cont
 // nothing red.
 func TestServer_Warn(t *testing.T) {
 	t.Parallel()
-	s := admin.New(*defaults(), idle, func(context.Context) (any, error) { return nil, errors.New("no database") }, zap.NewNop())
+	s := admin.New(*defaults(), idle, func(context.Context) (*admin.Look, error) { return nil, errors.New("no database") }, zap.NewNop())
 	s.Warn(func() []admin.Finding {
 		return []admin.Finding{{Code: "slot", Text: "slot ours keeps much", Hint: "see D13"}}
 	})

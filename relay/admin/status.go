@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
 
@@ -27,8 +28,10 @@ type Status struct {
 type Database struct {
 	At time.Time `json:"at"`
 	// Report is what `outbox-relay status --json` prints; nil if Error says why not.
-	Report any    `json:"report"`
-	Error  string `json:"error"`
+	Report *status.Report `json:"report"`
+	Error  string         `json:"error"`
+
+	look *Look // nil without a report
 }
 
 // errNotAsked is why there is no report for who wants none.
@@ -44,7 +47,7 @@ func (s *Server) status(state func() relay.State) http.HandlerFunc {
 		}
 		now := state()
 		writeJSON(w, http.StatusOK, Status{
-			Version: Version, Live: Live(&s.cfg, &now), Ready: s.ready(&now), Relay: now, Requests: s.requests.lately(), Database: database,
+			Version: Version, Live: Live(&s.cfg, &now), Ready: s.readyAfter(&now, &database), Relay: now, Requests: s.requests.lately(), Database: database,
 		})
 	}
 }
@@ -54,9 +57,9 @@ func (s *Server) database(r *http.Request) Database {
 	if err != nil {
 		return Database{At: time.Now(), Error: oneLine(err.Error())}
 	}
-	d := Database{At: seen.began, Report: seen.report}
 	if seen.err != nil {
-		d.Report, d.Error = nil, oneLine(seen.err.Error())
+		return Database{At: seen.began, Error: oneLine(seen.err.Error())}
 	}
-	return d
+	look := seen.report.(*Look)
+	return Database{At: seen.began, Report: look.Report, look: look}
 }

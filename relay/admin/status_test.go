@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
 )
 
@@ -28,17 +29,16 @@ func TestServer_Status_LooksOnceForAll(t *testing.T) {
 	t.Parallel()
 	var looks atomic.Int64
 	answer := make(chan struct{})
-	url := serveLooking(t, idle, func(context.Context) (any, error) {
+	url := serveLooking(t, idle, func(context.Context) (*admin.Look, error) {
 		looks.Add(1)
 		<-answer
-		return map[string]int{"deferred": 7}, nil
+		return &admin.Look{Report: &status.Report{Deferred: status.Count{Count: 7}}}, nil
 	})
 	var asking sync.WaitGroup
 	for range 10 {
 		asking.Go(func() {
 			s := askStatus(t, url)
-			report, _ := s.Database.Report.(map[string]any)
-			if s.Version != 1 || !s.Ready.OK || !s.Live.OK || s.Relay.Phase != "active" || report["deferred"] != 7.0 || s.Database.Error != "" {
+			if s.Version != 1 || !s.Ready.OK || !s.Live.OK || s.Relay.Phase != "active" || s.Database.Report.Deferred.Count != 7 || s.Database.Error != "" {
 				t.Errorf("the status is %+v", s)
 			}
 		})
@@ -53,7 +53,7 @@ func TestServer_Status_LooksOnceForAll(t *testing.T) {
 // Who wants to know of the relay alone waits for no database.
 func TestServer_Status_DatabaseOff(t *testing.T) {
 	t.Parallel()
-	url := serveLooking(t, idle, func(context.Context) (any, error) {
+	url := serveLooking(t, idle, func(context.Context) (*admin.Look, error) {
 		t.Error("the database was asked")
 		return nil, nil
 	})
@@ -67,8 +67,8 @@ func TestServer_Status_DatabaseOff(t *testing.T) {
 // A database that does not answer takes nothing but its part of the answer.
 func TestServer_Status_WithoutDatabase(t *testing.T) {
 	t.Parallel()
-	url := serveLooking(t, idle, func(context.Context) (any, error) {
-		return "half an answer", errors.New("connection\nrefused")
+	url := serveLooking(t, idle, func(context.Context) (*admin.Look, error) {
+		return new(admin.Look), errors.New("connection\nrefused")
 	})
 	if s := askStatus(t, url); s.Database.Report != nil || s.Database.Error != "connection refused" || s.Relay.Phase != "active" {
 		t.Errorf("the status is %+v", s)
@@ -79,7 +79,7 @@ func TestServer_Status_WithoutDatabase(t *testing.T) {
 func TestServer_Status_EndsWithTheServer(t *testing.T) {
 	t.Parallel()
 	looking := make(chan struct{})
-	url := serveLooking(t, idle, func(ctx context.Context) (any, error) {
+	url := serveLooking(t, idle, func(ctx context.Context) (*admin.Look, error) {
 		close(looking)
 		<-ctx.Done()
 		return nil, ctx.Err()

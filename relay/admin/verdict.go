@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
 
@@ -39,8 +40,9 @@ type Finding struct {
 
 // examiner looks at a state and collects what it finds.
 type examiner struct {
-	cfg   *Config
-	state *relay.State
+	cfg    *Config
+	state  *relay.State
+	report *status.Report // nil if nobody knows what the database says
 	Verdict
 }
 

@@ -142,9 +142,6 @@ func TestReady(t *testing.T) {
 			s.Router.Queues = []relay.QueueState{{Name: "orders", Hold: "held", HeldLanes: 2}}
 		}, "fail endpoint"},
 		{"one lane of many", queue(func(q *relay.QueueState) { q.HeldLanes = 1 }), "ok held"},
-		{"a dead letter", func(s *relay.State) { s.Totals.LastDeadLetter = ago(time.Minute) }, "ok dead_letters"},
-		{"a dead letter long ago", func(s *relay.State) { s.Totals.LastDeadLetter = ago(time.Hour) }, "ok"},
-		{"recovered", func(s *relay.State) { s.Totals.LastRecovered = ago(time.Minute) }, "ok recovered"},
 
 		{"router mute", func(s *relay.State) { s.Router.At = *ago(10 * time.Second) }, "fail router"},
 		{"stuck", func(s *relay.State) { loop(s.Loops, "clock").Busy = ago(2 * time.Minute) }, "fail stuck"},
@@ -154,7 +151,7 @@ func TestReady(t *testing.T) {
 			t.Parallel()
 			state := idle()
 			test.change(&state)
-			if got := codes(admin.Ready(defaults(), &state)); got != test.want {
+			if got := codes(admin.Ready(defaults(), &state, nil)); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
@@ -234,7 +231,7 @@ func TestReady_TellsWhoPausedAQueue(t *testing.T) {
 	state, since := idle(), ago(time.Minute)
 	q := &state.Router.Queues[0]
 	q.Paused, q.Note = true, paused.Note{At: since, By: "oncall", Reason: "ticket 8:\nasleep"}
-	warnings := admin.Ready(defaults(), &state).Warnings
+	warnings := admin.Ready(defaults(), &state, nil).Warnings
 	if len(warnings) != 1 || warnings[0].Code != "paused" || warnings[0].Since == nil || !warnings[0].Since.Equal(*since) {
 		t.Fatalf("got %+v", warnings)
 	}
@@ -255,7 +252,7 @@ func TestVerdict_Text(t *testing.T) {
 	for i := range 50 {
 		state.Router.Queues = append(state.Router.Queues, relay.QueueState{Name: fmt.Sprintf("q%02d", i), Paused: true})
 	}
-	lines := strings.Split(strings.TrimSpace(admin.Ready(defaults(), &state).String()), "\n")
+	lines := strings.Split(strings.TrimSpace(admin.Ready(defaults(), &state, nil).String()), "\n")
 	if lines[0] != "fail: active" || lines[1] != "fail source: first second (do that)" {
 		t.Errorf("the first lines are %q", lines[:2])
 	}
