@@ -2,8 +2,6 @@ package schema_test
 
 import (
 	"bytes"
-	programs "os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -62,34 +60,22 @@ func TestQueues_PauseKeepsItsBeginning(t *testing.T) {
 	}
 }
 
-// A dump says what was, also where only its data is restored.
+// A dump whose data is restored into a schema that is there, as pg_dump --data-only
+// writes it, says what was.
 func TestQueues_PauseOutlivesADump(t *testing.T) {
 	t.Parallel()
-	from, to, empty := pgtest.Migrated(t), pgtest.Migrated(t), pgtest.Database(t)
-	exec(t, connect(t, from), `insert into outbox.queues (queue, paused, paused_at, paused_by, paused_reason)
+	from, to := connect(t, pgtest.Migrated(t)), connect(t, pgtest.Migrated(t))
+	exec(t, from, `insert into outbox.queues (queue, paused, paused_at, paused_by, paused_reason)
 		values ('a', true, '2026-03-01 07:28+00', 'anna', 'ticket 9')`)
-	for target, dump := range map[string][]string{to: {"--data-only", "--table=outbox.queues"}, empty: {"--no-publications"}} {
-		text := run(t, "pg_dump", nil, append(dump, "--dbname="+from)...)
-		run(t, "psql", text, "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--dbname="+target)
-		conn := connect(t, target)
-		if got := query[string](t, conn, `select concat_ws('|', paused, paused_at at time zone 'UTC', paused_by, paused_reason) from outbox.queues`); got != "t|2026-03-01 07:28:00|anna|ticket 9" {
-			t.Errorf("after pg_dump %v: %s", dump, got)
-		}
-		exec(t, conn, `update outbox.queues set paused = false; update outbox.queues set paused = true`)
-		if got := pauseOf(t, conn, "a"); got != "t|t|postgres|-" {
-			t.Errorf("the trigger is not there after pg_dump %v: %s", dump, got)
-		}
+	var rows bytes.Buffer
+	if _, err := from.PgConn().CopyTo(t.Context(), &rows, `copy outbox.queues to stdout`); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// run runs a program of Postgres and returns what it writes.
-func run(t *testing.T, name string, input []byte, args ...string) []byte {
-	t.Helper()
-	cmd := programs.CommandContext(t.Context(), pgtest.Shared(t).Bin(name), args...)
-	var out, complaints bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &complaints
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, &complaints)
+	if _, err := to.PgConn().CopyFrom(t.Context(), &rows, `copy outbox.queues from stdin`); err != nil {
+		t.Fatal(err)
 	}
-	return out.Bytes()
+	const told = `select concat_ws('|', paused, paused_at at time zone 'UTC', paused_by, paused_reason) from outbox.queues`
+	if got := query[string](t, to, told); got != "t|2026-03-01 07:28:00|anna|ticket 9" {
+		t.Errorf("restored: %s", got)
+	}
 }

@@ -26,28 +26,44 @@ func looksWell(w *scenario.World, b *tab) {
 			b.sees("#verdict .word", "Not ready")
 			b.sees("#doctor", "passed")
 		}
-		for _, width := range []int64{360, 1280} {
-			b.screen(width, 800)
-			if wide := value[int64](b, `document.documentElement.scrollWidth`); wide > width {
-				b.t.Errorf("%s is %d wide on a screen of %d", path, wide, width)
-			}
+		b.looksWell(path)
+	}
+
+	b.open("/")
+	b.follow("#change-orders")
+	b.looksWell("the question whether to pause")
+	b.types("#why", strings.Repeat("why", 66))
+	b.follow("#confirm")
+	b.sees("#verdict .findings", "on the page: whywhy")
+	b.looksWell("the page with a pause")
+	b.follow("#change-orders")
+	b.looksWell("the question whether to resume")
+}
+
+// looksWell looks at what is on the screen.
+func (b *tab) looksWell(what string) {
+	b.t.Helper()
+	for _, width := range []int64{360, 1280} {
+		b.screen(width, 800)
+		if wide := value[int64](b, `document.documentElement.scrollWidth`); wide > width {
+			b.t.Errorf("%s is %d wide on a screen of %d", what, wide, width)
 		}
-		for _, scheme := range []string{"light", "dark"} {
-			b.scheme(scheme)
-			for _, problem := range value[[]string](b, unreadable) {
-				b.t.Errorf("%s, %s: %s", path, scheme, problem)
-			}
-			ground := value[int](b, `Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0])`)
-			if dark := ground < 64; dark != (scheme == "dark") {
-				b.t.Errorf("%s, %s: the ground is %d", path, scheme, ground)
-			}
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		for _, problem := range value[[]string](b, unreadable) {
+			b.t.Errorf("%s, %s: %s", what, scheme, problem)
 		}
-		if headings := value[int](b, `document.querySelectorAll("h1").length`); headings != 1 {
-			b.t.Errorf("%s has %d first headings", path, headings)
+		ground := value[int](b, `Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0])`)
+		if dark := ground < 64; dark != (scheme == "dark") {
+			b.t.Errorf("%s, %s: the ground is %d", what, scheme, ground)
 		}
-		if n := value[int](b, `[...document.querySelectorAll("input:not([type=hidden]), select")].filter((f) => !f.labels.length).length`); n != 0 {
-			b.t.Errorf("%s has %d fields without a name", path, n)
-		}
+	}
+	if headings := value[int](b, `document.querySelectorAll("h1").length`); headings != 1 {
+		b.t.Errorf("%s has %d first headings", what, headings)
+	}
+	if n := value[int](b, `[...document.querySelectorAll("input:not([type=hidden]), select")].filter((f) => !f.labels.length).length`); n != 0 {
+		b.t.Errorf("%s has %d fields without a name", what, n)
 	}
 }
 

@@ -224,7 +224,7 @@ func (r *queueRow) judge(endpointClosed bool) {
 	switch s := r.State; {
 	case r.Paused:
 		r.Level, r.Word = "warn", "paused"
-		r.Text = r.Pause.Told(clock) + "; its messages wait in the table"
+		r.Text = r.Pause.Told(clock)
 	case s != nil && s.Gate.Closed:
 		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Why()
 	case s != nil && endpointClosed:
