@@ -24,6 +24,10 @@ import (
 // proves that everything is in memory, in order: the hold is gone, and tail
 // joins the lanes. In this one place, under the router's lock, nothing can slip
 // in between.
+//
+// While a queue drains, its lanes that wait on their own drain beside it when their
+// time has come. Such a lane does not close: when the table has no more of it, it is a
+// part of its queue again.
 type hold struct {
 	queue      *queue
 	lane       *lane // nil for the whole queue
@@ -307,9 +311,11 @@ func (r *router) parkLanes(q *queue) {
 	}
 }
 
-// unhold makes a lane live again that waits for a row which somebody put into
-// the table: the row will be found another time, and what is on its way into the
-// table by the queue, which is held.
+// unhold makes a lane a part of its queue again, which is held: what is on its way
+// into the table is found by the queue. So it is with a lane that has all its rows in
+// memory while its queue drains, since what comes into the table now is behind all
+// that the queue has read; and with one that waits for a row which somebody put into
+// the table when its queue is held again: the row will be found another time.
 func (r *router) unhold(h *hold) {
 	delete(r.draining, h)
 	h.into = h.queue.hold
@@ -320,6 +326,9 @@ func (r *router) unhold(h *hold) {
 		m := h.tail.head
 		r.detach(m)
 		r.wait(l, m)
+	}
+	if l.idle() {
+		delete(r.lanes, l.key)
 	}
 }
 

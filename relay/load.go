@@ -75,6 +75,9 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 		return job{}, false
 	}
 	r.startDraining(now)
+	if poll {
+		return r.dueJob(now), true
+	}
 	for h := range r.draining {
 		if r.wantsMore(now, h) {
 			h.loading = true
@@ -84,16 +87,37 @@ func (r *router) nextJob(now time.Time, poll bool) (job, bool) {
 			}, true
 		}
 	}
-	if !poll && !r.due.more {
-		return job{}, false
+	if r.due.more {
+		return r.dueJob(now), true
 	}
+	return job{}, false
+}
+
+// dueJob looks for rows whose time has come.
+func (r *router) dueJob(now time.Time) job {
 	j := job{after: r.due.position, afterTime: r.due.notBefore, limit: min(r.chunks.due, r.fit), heldQueues: []string{}}
 	for name, q := range r.queues {
-		if q.hold != nil || !r.sendable(now, q) || q.inMemory >= r.chunks.due {
+		if !r.takesDue(now, q) {
 			j.heldQueues = append(j.heldQueues, name)
 		}
 	}
-	return j, true
+	return j
+}
+
+// takesDue reports whether rows of a queue may come whose time has come. While its
+// backlog goes out they go along: it may last for very long.
+func (r *router) takesDue(now time.Time, q *queue) bool {
+	others := q.inMemory
+	if q.hold != nil {
+		others -= q.hold.cached
+	}
+	return r.flows(q) && r.sendable(now, q) && others < r.chunks.due
+}
+
+// flows reports whether messages of a queue go out, be it that others of it wait in
+// the table for their turn.
+func (r *router) flows(q *queue) bool {
+	return q.hold == nil || q.hold.state == draining && !r.probing(q.hold)
 }
 
 // startDraining lets held queues drain, if only so far that there is something
@@ -106,7 +130,7 @@ func (r *router) startDraining(now time.Time) {
 		}
 	}
 	for h := range r.parked {
-		if h.queue.hold == nil && r.sendable(now, h.queue) {
+		if r.flows(h.queue) && r.sendable(now, h.queue) {
 			r.drain(h)
 		}
 	}
@@ -132,7 +156,7 @@ func (r *router) wantsMore(now time.Time, h *hold) bool {
 		return false
 	case h.lane == nil:
 		return loadable(h.queue) && (h.state == draining || h.pending == 0)
-	case h.queue.hold != nil || h.lane.busy():
+	case !r.flows(h.queue) || h.lane.busy():
 		return false // these come first
 	}
 	return r.sendable(now, h.queue) && (h.state == draining || h.pending == 0)
@@ -231,6 +255,8 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow, more bool) (ag
 	case more:
 	case h.lane == nil && r.hasProbe(now, h):
 		h.dry = true
+	case h.lane != nil && h.queue.hold != nil:
+		r.unhold(h)
 	case h.state == draining && !r.nearEnd(h):
 		return true
 	case h.state == draining:
@@ -292,26 +318,31 @@ func (r *router) takeDue(now time.Time, d *deferredRow) {
 		return
 	}
 	q := r.queueOf(d.queue)
-	if q.hold != nil {
-		return
-	}
-	if !q.ordered(d.row.OrderingKey) {
+	switch {
+	case !r.flows(q):
+	case !q.ordered(d.row.OrderingKey):
 		r.intoMemory(now, nil, d)
-		return
-	}
-	if d.reason == reasonScheduled {
+	case d.reason == reasonScheduled:
 		r.takeScheduled(now, q, d)
-		return
+	default:
+		r.takeLane(q, d)
 	}
+}
+
+// takeLane lets a lane drain whose first row's time has come.
+func (r *router) takeLane(q *queue, d *deferredRow) {
 	l := r.ensureLane(q, d.row.OrderingKey)
 	if l.hold == nil {
+		if q.hold != nil && d.position > q.hold.cursor {
+			return // comes with its queue
+		}
 		l.hold = newHold(q, l)
 	}
 	if l.hold.state != held {
 		return
 	}
 	r.drain(l.hold)
-	if l.busy() {
+	if l.busy() && q.hold == nil {
 		// Somebody put a row into the table while the lane was live. What is in
 		// memory goes first, the row next, and what comes now waits for both.
 		l.hold.state = closing
@@ -322,16 +353,19 @@ func (r *router) takeDue(now time.Time, d *deferredRow) {
 // takeScheduled gives a message of an ordering key that was scheduled its
 // place: the one that it would have if it had been committed now.
 func (r *router) takeScheduled(now time.Time, q *queue, d *deferredRow) {
-	l := r.lanes[q.laneKey(d.row.OrderingKey)]
-	if l == nil || l.hold == nil {
+	h := q.hold
+	if l := r.lanes[q.laneKey(d.row.OrderingKey)]; l != nil && l.hold != nil {
+		h = l.hold
+	}
+	if h == nil {
 		r.intoMemory(now, nil, d)
 		return
 	}
 	m := r.cacheMessage(now, nil, d)
 	m.queue.inMemory--
 	m.goingBack = true
-	l.hold.pending++
-	r.emit(&outcome{message: m, state: requeued, hold: l.hold, reason: reasonHeld})
+	h.pending++
+	r.emit(&outcome{message: m, state: requeued, hold: h, reason: reasonHeld})
 }
 
 // cacheMessage makes a message of a row.

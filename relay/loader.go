@@ -16,6 +16,11 @@ func (s *session) loadAll(ctx context.Context) error {
 	due := true
 	for {
 		s.pulses.loader.Turn(time.Now())
+		select {
+		case <-poll.C:
+			due = true
+		default:
+		}
 		j, ok := s.router.nextJob(time.Now(), due)
 		if !ok {
 			s.pulses.loader.End(time.Now())

@@ -81,6 +81,22 @@ func (w *world) recover(queue, orderingKey string) {
 	}})
 }
 
+// inherit is a row of the table that an earlier session has left. The first one of an
+// ordering key may have failed, and waits for its time.
+func (w *world) inherit(queue, orderingKey string, failed bool) {
+	w.next++
+	w.position++
+	row := tableRow{deferredRow{
+		position: w.position, queue: queue, orderingKey: orderingKey, reason: reasonHeld,
+		row: outbox.Row{ID: int64(w.next), Queue: queue, OrderingKey: orderingKey},
+	}}
+	first := orderingKey == "" || !slices.ContainsFunc(w.table, func(r tableRow) bool { return r.orderingKey == orderingKey })
+	if failed && first {
+		row.reason, row.notBefore = "transient", w.now.Add(2*time.Second)
+	}
+	w.table = append(w.table, row)
+}
+
 func (w *world) send() bool {
 	m := w.take(w.now, &worker{wake: make(chan struct{}, 1)})
 	w.idle = nil
@@ -240,12 +256,13 @@ func (w *world) redrive(i int) {
 	}})
 }
 
-// ask starts a load, as of now.
-func (w *world) ask() {
+// ask starts a load, as of now; with poll it is the turn of rows whose time has
+// come.
+func (w *world) ask(poll bool) {
 	if w.job != nil {
 		return
 	}
-	j, ok := w.nextJob(w.now, true)
+	j, ok := w.nextJob(w.now, poll)
 	if !ok {
 		return
 	}
@@ -372,7 +389,7 @@ func TestPromise6_OrderPerOrderingKey(t *testing.T) {
 					w.redrive(pick("which", n))
 				}
 			},
-			"ask": func(t *rapid.T) { w.ask() },
+			"ask": func(t *rapid.T) { w.ask(rapid.Bool().Draw(t, "poll")) },
 			"get": func(t *rapid.T) { w.get() },
 			"pass": func(t *rapid.T) {
 				w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond)
@@ -396,33 +413,89 @@ func TestPromise6_OrderPerOrderingKey(t *testing.T) {
 			},
 		})
 		w.router.apply(w.now, map[string]Settings{"z": {OrderedByQueue: true}})
-		w.settle()
-		for id := range int64(w.next) {
-			if w.ended[id+1] != 1 {
-				w.dump()
-				t.Fatalf("message %d has %d outcomes, want 1", id+1, w.ended[id+1])
-			}
-		}
-		if len(w.table) > 0 || len(w.cache) > 0 || len(w.lanes) > 0 || w.messages != 0 || w.bytes != 0 || len(w.draining) > 0 {
-			t.Fatalf("left behind: %d rows, %d cached, %d lanes, %d messages and %d bytes in the window, %d draining",
-				len(w.table), len(w.cache), len(w.lanes), w.messages, w.bytes, len(w.draining))
-		}
-		for name, q := range w.queues {
-			if q.hold != nil || q.inMemory != 0 || q.inFlight != 0 {
-				t.Fatalf("queue %s: hold %+v, %d in memory, %d in flight", name, q.hold, q.inMemory, q.inFlight)
-			}
-			if !q.live.oldest().IsZero() || !q.fetched.oldest().IsZero() {
-				t.Fatalf("queue %s: nothing is left, and the oldest messages are of %s and %s", name, q.live.oldest(), q.fetched.oldest())
-			}
-		}
+		w.finishAll()
 	})
+}
+
+// TestPromise6_LanesBesideTheirQueue is the same for a queue that drains all the time
+// while lanes of it wait for their time, drain beside it and become a part of it again.
+func TestPromise6_LanesBesideTheirQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := testConfig()
+		cfg.DeferAfter, cfg.OverflowAfter, cfg.BreakerFailures = time.Millisecond, 30*time.Second, 1000
+		w := newWorld(t, cfg)
+		key := rapid.SampledFrom([]string{"", "", "", "a", "b", "c"}) // lanes are short beside what their queue has
+		for range 12 {
+			w.inherit("y", key.Draw(t, "ordering key"), rapid.Bool().Draw(t, "failed"))
+		}
+		w.holdQueues([]string{"y"})
+		t.Repeat(map[string]func(*rapid.T){
+			"commit": func(t *rapid.T) {
+				for range rapid.IntRange(1, 3).Draw(t, "messages") {
+					w.commit("y", key.Draw(t, "ordering key"))
+				}
+			},
+			"schedule": func(t *rapid.T) { w.schedule("y", key.Draw(t, "ordering key"), time.Second) },
+			"recover":  func(t *rapid.T) { w.recover("y", key.Draw(t, "ordering key")) },
+			"send":     func(t *rapid.T) { w.send() },
+			"accept": func(t *rapid.T) {
+				if n := len(w.flying); n > 0 {
+					w.comeBack(rapid.IntRange(0, n-1).Draw(t, "which"), nil)
+				}
+			},
+			"fail": func(t *rapid.T) {
+				if n := len(w.flying); n > 0 {
+					w.comeBack(rapid.IntRange(0, n-1).Draw(t, "which"), failed(Transient))
+				}
+			},
+			"write": func(t *rapid.T) {
+				if n := len(w.written); n > 0 {
+					w.write(rapid.IntRange(1, n).Draw(t, "how many"))
+				}
+			},
+			"load": func(t *rapid.T) {
+				w.ask(rapid.Bool().Draw(t, "poll"))
+				w.get()
+			},
+			"ask":  func(t *rapid.T) { w.ask(rapid.Bool().Draw(t, "poll")) },
+			"get":  func(t *rapid.T) { w.get() },
+			"pass": func(t *rapid.T) { w.pass(time.Second) },
+		})
+		w.finishAll()
+	})
+}
+
+// finishAll lets everything succeed, and looks whether each message has its outcome
+// and nothing is left.
+func (w *world) finishAll() {
+	w.settle()
+	for id := range int64(w.next) {
+		if w.ended[id+1] != 1 {
+			w.dump()
+			w.t.Fatalf("message %d has %d outcomes, want 1", id+1, w.ended[id+1])
+		}
+	}
+	if len(w.table) > 0 || len(w.cache) > 0 || len(w.lanes) > 0 || w.messages != 0 || w.bytes != 0 || len(w.draining) > 0 {
+		w.t.Fatalf("left behind: %d rows, %d cached, %d lanes, %d messages and %d bytes in the window, %d draining",
+			len(w.table), len(w.cache), len(w.lanes), w.messages, w.bytes, len(w.draining))
+	}
+	for name, q := range w.queues {
+		if q.hold != nil || q.inMemory != 0 || q.inFlight != 0 {
+			w.t.Fatalf("queue %s: hold %+v, %d in memory, %d in flight", name, q.hold, q.inMemory, q.inFlight)
+		}
+		if !q.live.oldest().IsZero() || !q.fetched.oldest().IsZero() {
+			w.t.Fatalf("queue %s: nothing is left, and the oldest messages are of %s and %s", name, q.live.oldest(), q.fetched.oldest())
+		}
+	}
 }
 
 // settle lets everything succeed until nothing moves any more.
 func (w *world) settle() {
 	for range 20 * (int(w.next) + 20) {
-		w.get()
-		w.ask()
+		for _, poll := range []bool{true, false} {
+			w.get()
+			w.ask(poll)
+		}
 		w.get()
 		for w.send() {
 		}

@@ -557,6 +557,128 @@ func TestRouter_RowOnItsWayWhileItsQueueIsHeld(t *testing.T) {
 	}
 }
 
+// A queue drains for as long as more comes than goes. What waits in the table for its
+// time goes out all the same: a message that failed, a lane behind one that did, a
+// message that was redriven, and one that was scheduled.
+func TestRouter_WhatIsDueGoesOutWhileItsQueueDrains(t *testing.T) {
+	r := newRig(testConfig())
+	r.chunks = chunks{queue: 2, lane: 2, probe: 2, due: 10}
+	row := func(position, id int64, orderingKey, reason string, notBefore time.Time) deferredRow {
+		return deferredRow{
+			position: position, queue: "q", reason: reason, notBefore: notBefore, orderingKey: orderingKey,
+			row: outbox.Row{ID: id, Queue: "q", OrderingKey: orderingKey},
+		}
+	}
+	r.holdQueues([]string{"q"})
+	later := r.now.Add(time.Second)
+	job, _ := r.nextJob(r.now, false)
+	r.loaded(r.now, job, []deferredRow{
+		row(1, 1, "", "transient", later), row(2, 2, "a", "transient", later), row(3, 3, "a", reasonHeld, time.Time{}), row(4, 4, "", reasonHeld, time.Time{}),
+	}, true)
+	q := r.queueOf("q")
+	if len(r.cache) != 1 || q.hold.state != draining {
+		t.Fatalf("%d messages are in memory, and the queue's hold is %q", len(r.cache), q.hold)
+	}
+
+	r.pass(time.Second)
+	job, _ = r.nextJob(r.now, true)
+	if job.hold != nil || len(job.heldQueues) > 0 {
+		t.Fatalf("rows whose time has come are not looked for: %+v", job)
+	}
+	r.loaded(r.now, job, []deferredRow{
+		row(1, 1, "", "transient", later), row(2, 2, "a", "transient", later), row(-7, 7, "b", "redriven", r.now), row(5, 5, "c", reasonScheduled, r.now),
+	}, false)
+	if len(r.emitted) != 1 || r.emitted[0].state != requeued || q.hold.pending != 1 {
+		t.Errorf("of the scheduled message became %+v", r.emitted)
+	}
+	for lanes := 0; lanes < 2; {
+		job, _ = r.nextJob(r.now, false)
+		if job.hold == nil {
+			t.Fatal("nothing is to be loaded, and two lanes wait")
+		}
+		switch {
+		case job.hold.lane == nil:
+			r.loaded(r.now, job, []deferredRow{row(100+job.after, 100+job.after, "", reasonHeld, time.Time{})}, true)
+			continue
+		case job.hold.lane.key.orderingKey == "a":
+			r.loaded(r.now, job, []deferredRow{row(2, 2, "a", "transient", later), row(3, 3, "a", reasonHeld, time.Time{})}, false)
+		default:
+			r.loaded(r.now, job, []deferredRow{row(-7, 7, "b", "redriven", r.now)}, false)
+		}
+		if job.hold.lane.hold != nil {
+			t.Errorf("lane %s is held although all of it is in memory", job.hold.lane.key.orderingKey)
+		}
+		lanes++
+	}
+	gone := map[int64]bool{}
+	for m := r.takeOne(); m != nil; m = r.takeOne() {
+		gone[m.row.ID] = true
+		r.end(m, nil)
+	}
+	for _, id := range []int64{1, 2, 3, 4, 7} {
+		if !gone[id] {
+			t.Errorf("message %d did not go out", id)
+		}
+	}
+	if q.hold == nil || q.hold.state != draining {
+		t.Error("the queue drains no more")
+	}
+}
+
+// A lane drains beside its queue, and is through while a message of it is still on its
+// way into the table: that one was sent there by the queue, before the lane was found.
+// What comes next goes there, too, behind it.
+func TestPromise6_LaneIsThroughBeforeItsQueue(t *testing.T) {
+	r := newRig(testConfig())
+	r.chunks = chunks{queue: 2, lane: 2, probe: 2, due: 10}
+	r.holdQueues([]string{"q"})
+	first := r.put("q", "a")
+	inherited := deferredRow{
+		position: 1, queue: "q", reason: "transient", notBefore: r.now.Add(time.Second), orderingKey: "a",
+		row: outbox.Row{ID: 1000, Queue: "q", OrderingKey: "a"},
+	}
+	job, _ := r.nextJob(r.now, false)
+	r.loaded(r.now, job, []deferredRow{inherited}, true)
+	r.pass(time.Second)
+	job, _ = r.nextJob(r.now, true)
+	r.loaded(r.now, job, []deferredRow{inherited}, false)
+	for range 4 {
+		job, ok := r.nextJob(r.now, false)
+		switch {
+		case !ok || job.hold == nil:
+		case job.hold.lane == nil:
+			r.loaded(r.now, job, []deferredRow{{position: job.after + 1, queue: "q", reason: reasonHeld, row: outbox.Row{ID: 2000 + job.after, Queue: "q"}}}, true)
+		case job.after < inherited.position:
+			r.loaded(r.now, job, []deferredRow{inherited}, false)
+		default:
+			r.loaded(r.now, job, nil, false)
+		}
+	}
+	r.put("q", "a")
+	for m := r.takeOne(); m != nil; m = r.takeOne() {
+		r.end(m, nil)
+		if !m.cached {
+			t.Fatalf("message %d went out, and message %d is on its way into the table", m.number, first.number)
+		}
+	}
+	if n := len(r.emitted); n < 2 || r.emitted[0].message != first || r.emitted[1].state != deferred {
+		t.Errorf("%d outcomes, want the deferral of both messages first", n)
+	}
+}
+
+// While a queue is tried for its return, nothing beside what the probes need comes
+// into memory.
+func TestRouter_NothingIsDueForAProbe(t *testing.T) {
+	r := newRig(testConfig())
+	r.holdQueues([]string{"q"})
+	q := r.queueOf("q")
+	q.gate.close(r.now, Transient, 0)
+	r.nextJob(r.now, false)
+	if job, _ := r.nextJob(r.now, true); q.hold.state != draining || len(job.heldQueues) != 1 {
+		t.Errorf("the hold is %q, and rows are looked for that are due: %+v", q.hold, job)
+	}
+}
+
 // A scheduled message becomes a dead letter that holds its lane, and dead letters
 // hold nothing any more before its row is one of the lane: the lane waits for it,
 // nobody else would.
