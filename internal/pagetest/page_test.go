@@ -52,6 +52,13 @@ func TestPage(t *testing.T) {
 		_, url := start(t, w)
 		hasTheDoctor(w, newTab(t, chrome, url))
 	})
+	t.Run("says what waits", func(t *testing.T) {
+		w := scenario.New(t).With(map[string]string{"RELAY_SWEEP_INTERVAL": "10m"})
+		w.Exec(`insert into outbox.queues (queue, on_dead_letter, max_in_flight) values ('orders', 'hold', 8)`)
+		w.Exec(`insert into outbox.queues (queue, paused, paused_by, paused_reason) values ('mails', true, 'oncall', 'the provider asks for it')`)
+		_, url := start(t, w)
+		saysWhatWaits(w, newTab(t, chrome, url))
+	})
 	t.Run("looks well", func(t *testing.T) {
 		w := scenario.New(t)
 		_, url := start(t, w)

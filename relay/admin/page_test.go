@@ -165,12 +165,12 @@ func TestPage_Queues(t *testing.T) {
 	})
 	for queue, want := range map[string]map[string]string{
 		"invoices": {
-			"Queue": "invoices ordering=queue, max_in_flight=3, rate_per_second=0.5, on_dead_letter=hold",
-			"Gate":  "9 keys held 8 keys wait for a decision about dead letters 1 key waits behind a message that failed", "In memory": "5", "Deferred": "238 230 in memory",
+			"Queue": "invoices ordering=queue max_in_flight=3 rate_per_second=0.5 on_dead_letter=hold",
+			"Gate":  "9 keys held 8 keys behind dead letters, until a person decides 1 key behind a message that failed", "In memory": "5", "Deferred": "238 230 in memory",
 		},
 		"orders": {"Queue": "orders", "Gate": "open", "In memory": "7", "Deferred": "0"},
 		"mails":  {"Queue": "mails", "Gate": "quiet", "In memory": "0 300 unseen"},
-		"slow":   {"Gate": "draining the backlog goes out, new messages behind it 1 key waits behind a message that failed"},
+		"slow":   {"Gate": "draining the backlog goes out, new messages behind it 1 key behind a message that failed"},
 	} {
 		got := cells(t, page, queue)
 		for name, text := range want {

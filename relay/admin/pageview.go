@@ -76,7 +76,7 @@ type queueRow struct {
 	Pause  paused.Note
 	State  *relay.QueueState // nil if the relay had nothing for it
 	// Settings are those that differ from the default.
-	Settings string
+	Settings []string
 	// Unseen counts messages without outcome that the relay does not have.
 	Unseen int64
 	// Deferred counts the messages that wait in the table.
@@ -183,7 +183,7 @@ func (o *overview) listQueues(counts relay.Counts, requests []Requests) {
 		q := &o.Board.Queues[i]
 		r := row(q.Queue)
 		r.Paused, r.Pause, r.Deferred = q.Paused, q.Note, q.Deferred
-		r.Settings = strings.Join(q.Differing(), ", ")
+		r.Settings = q.Differing()
 	}
 	if o.Report != nil && o.Report.Unseen != nil {
 		for _, q := range o.Report.Unseen.Queues {
