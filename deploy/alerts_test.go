@@ -143,7 +143,12 @@ func healthy() world {
 		set("outbox_relay_slot_limit_bytes", "", "10737418240x60")
 		set("outbox_relay_slot_catalog_xmin_age_transactions", "", "300+60x60")
 		set("outbox_relay_slot_failover_ready", "", "1x60")
-		set("outbox_relay_slot_time_to_loss_seconds", "", "+Inf +Inf 1200x58") // much is written, and confirmed
+		set("outbox_relay_slot_idle_limit_seconds", "", "172800x60")
+		set("outbox_relay_slot_inactive_seconds", "", "_x60") // unknown while somebody reads it
+		set("outbox_relay_table_dead_rows", `table="messages"`, "90000x60")
+		set("outbox_relay_table_rows", `table="messages"`, "5000000x60")
+		set("outbox_relay_database_certificate_expiry_timestamp_seconds", `certificate="server"`, "5184000x60") // in 60 days
+		set("outbox_relay_slot_time_to_loss_seconds", "", "+Inf +Inf 1200x58")                                  // much is written, and confirmed
 		for _, one := range []string{"outbox_relay_ready", "outbox_relay_live", "outbox_relay_sessions_total"} {
 			set(one, "", "1x60")
 		}
@@ -172,6 +177,10 @@ func healthy() world {
 			"outbox_relay_database_age_seconds":               {""},
 			"outbox_relay_stream_notices_total":               {""},
 			"outbox_relay_claims_oldest_expired_age_seconds":  {""},
+			"outbox_relay_oldest_transaction_age_seconds":     {`kind="writer"`, `kind="prepared"`, `kind="reader"`},
+			"outbox_relay_clock_skew_seconds":                 {""},
+			"outbox_relay_doctor_check_status":                {`check="D28"`},
+			"outbox_relay_slot_losses_total":                  {`reason="missing"`, `reason="wal_removed"`},
 			"outbox_relay_slot_moves_total":                   {""},
 			"outbox_relay_slot_wal_status":                    {`status="lost"`, `status="unreserved"`, `status="extended"`, `status="missing"`},
 		} {
@@ -186,6 +195,9 @@ func healthy() world {
 		set("outbox_relay_deferred_messages", `reason="scheduled"`, "0+100x60")
 		set("outbox_relay_deferred_messages", `reason="transient"`, "6000-100x60")
 		set("outbox_relay_database_age_seconds", "", "14x60")
+		set("outbox_relay_oldest_transaction_age_seconds", `kind="reader"`, "7200+60x60") // a dump
+		set("outbox_relay_clock_skew_seconds", "", "-0.3x60")
+		set("outbox_relay_doctor_check_status", `check="D14"`, "1x60")
 	}
 	return w
 }
@@ -218,6 +230,7 @@ var faults = []fault{
 	{name: "crashes", changes: map[string]string{`outbox_relay_state{state="careful"}`: "0x59 1"}, alerts: []string{"OutboxRelayCareful"}},
 	{name: "restarts", changes: map[string]string{"process_start_time_seconds": "1000x50 2000+60x10"}, alerts: []string{"OutboxRelayRestarts"}},
 	{name: "reconnects", changes: map[string]string{"outbox_relay_sessions_total": "1x50 2+2x10"}, alerts: []string{"OutboxRelayReconnects"}},
+	{name: "a restart of the server", changes: map[string]string{"outbox_relay_sessions_total": "1x30 2x30"}, alerts: nil},
 	{name: "a message waits", changes: map[string]string{"outbox_relay_without_outcome_oldest_age_seconds": "0x52 30+60x8"}, alerts: []string{"OutboxRelayMessagesWait"}},
 	{name: "a message waits for long", changes: map[string]string{"outbox_relay_without_outcome_oldest_age_seconds": "0+60x60"}, alerts: []string{"OutboxRelayMessagesWait", "OutboxRelayMessagesWaitLong"}},
 	{name: "a message stays in memory", changes: map[string]string{"outbox_relay_window_oldest_age_seconds": "0x52 30+60x8"}, alerts: []string{"OutboxRelayMessagesWait"}},
@@ -246,15 +259,24 @@ var faults = []fault{
 	{name: "a notice", changes: map[string]string{"outbox_relay_stream_notices_total": "0x50 1x10"}, alerts: []string{"OutboxRelayNotices"}},
 	{name: "retention stands still", changes: map[string]string{"outbox_relay_retention_last_success_timestamp_seconds": "-3700x60"}, alerts: []string{"OutboxRelayRetentionLate"}},
 	{name: "claims pile up", changes: map[string]string{"outbox_relay_claims_oldest_expired_age_seconds": "20000+60x60"}, alerts: []string{"OutboxRelayClaimsPileUp"}},
+	{name: "vacuum held back", changes: map[string]string{`outbox_relay_table_dead_rows{table="messages"}`: "3000000x60"}, alerts: []string{"OutboxRelayVacuumBehind"}},
+	{name: "a forgotten transaction", changes: map[string]string{`outbox_relay_oldest_transaction_age_seconds{kind="prepared"}`: "0+60x60"}, alerts: []string{"OutboxRelayTransactionOpen"}},
+	{name: "a certificate ends", changes: map[string]string{`outbox_relay_database_certificate_expiry_timestamp_seconds{certificate="server"}`: "1200000x60"}, alerts: []string{"OutboxRelayCertificateExpires"}},
+	{name: "clocks run apart", changes: map[string]string{"outbox_relay_clock_skew_seconds": "-1.5x60"}, alerts: []string{"OutboxRelayClockSkew"}},
+	{name: "a right was taken", changes: map[string]string{`outbox_relay_doctor_check_status{check="D28"}`: "0x45 2x15"}, alerts: []string{"OutboxRelayDoctorFails"}},
+	{name: "slot made anew", changes: map[string]string{`outbox_relay_slot_losses_total{reason="wal_removed"}`: "0x50 1x10"}, alerts: []string{"OutboxRelaySlotWasLost"}},
+	{name: "slot made anew at the start", changes: map[string]string{`outbox_relay_slot_losses_total{reason="missing"}`: "_x55 1x5"}, alerts: []string{"OutboxRelaySlotWasLost"}},
 	{name: "slot lost", changes: map[string]string{`outbox_relay_slot_wal_status{status="lost"}`: "0x59 1"}, alerts: []string{"OutboxRelaySlotLost"}},
 	{name: "slot unreserved", changes: map[string]string{`outbox_relay_slot_wal_status{status="unreserved"}`: "0x59 1"}, alerts: []string{"OutboxRelaySlotUnreserved"}},
 	{name: "slot extended", changes: map[string]string{`outbox_relay_slot_wal_status{status="extended"}`: "0x40 1x20"}, alerts: []string{"OutboxRelaySlotExtended"}},
 	{name: "slot dropped", changes: map[string]string{`outbox_relay_slot_wal_status{status="missing"}`: "0x50 1x10"}, alerts: []string{"OutboxRelaySlotMissing"}},
 	{name: "nobody reads the slot", changes: map[string]string{"outbox_relay_slot_active": "1x40 0x20"}, alerts: []string{"OutboxRelaySlotInactive"}},
+	{name: "nobody reads the slot for a day", changes: map[string]string{"outbox_relay_slot_active": "0x60", "outbox_relay_slot_inactive_seconds": "85000+60x60"}, alerts: []string{"OutboxRelaySlotIdle", "OutboxRelaySlotInactive"}},
 	{name: "the slot is nearly lost", changes: map[string]string{"outbox_relay_slot_retained_bytes": "16777216+150000000x60"}, alerts: []string{"OutboxRelayRetainedWAL", "OutboxRelaySlotLossNear"}},
 	{name: "much WAL", changes: map[string]string{"outbox_relay_slot_retained_bytes": "3000000000x60"}, alerts: []string{"OutboxRelayRetainedWAL"}},
 	{name: "no limit", without: "outbox_relay_slot_limit_bytes", alerts: []string{"OutboxRelaySlotNoLimit"}},
 	{name: "no limit, much WAL", without: "outbox_relay_slot_limit_bytes", changes: map[string]string{"outbox_relay_slot_retained_bytes": "6000000000x60"}, alerts: []string{"OutboxRelayRetainedWAL", "OutboxRelaySlotNoLimit"}},
+	{name: "no limit, very much WAL", without: "outbox_relay_slot_limit_bytes", changes: map[string]string{"outbox_relay_slot_retained_bytes": "22000000000x60"}, alerts: []string{"OutboxRelayRetainedWAL", "OutboxRelayRetainedWALUnlimited", "OutboxRelaySlotNoLimit"}},
 	{name: "old horizon", changes: map[string]string{"outbox_relay_slot_catalog_xmin_age_transactions": "8000000+60000x60"}, alerts: []string{"OutboxRelayHorizonOld"}},
 	{name: "very old horizon", changes: map[string]string{"outbox_relay_slot_catalog_xmin_age_transactions": "99000000+60000x60"}, alerts: []string{"OutboxRelayHorizonOld", "OutboxRelayHorizonVeryOld"}},
 	{name: "large transactions all the time", changes: map[string]string{"outbox_relay_slot_spilled_transactions_total": "0+3x60"}, alerts: []string{"OutboxRelaySpilling"}},
@@ -265,7 +287,7 @@ var faults = []fault{
 
 // both are the series that a fault makes the same on both relays: each of them
 // reads them from the same server.
-var both = regexp.MustCompile(`slot_|without_outcome|deferred_|unknown_outcome|dead_letter_messages|claims_`)
+var both = regexp.MustCompile(`slot_|without_outcome|deferred_|unknown_outcome|dead_letter_messages|claims_|table_|transaction_age|certificate|doctor_`)
 
 func (f *fault) world(t *testing.T) world {
 	t.Helper()

@@ -1,6 +1,9 @@
 package deploy_test
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +20,7 @@ type composed struct {
 }
 
 type composedService struct {
+	Profiles    []string          `yaml:"profiles"`
 	Image       string            `yaml:"image"`
 	Build       map[string]string `yaml:"build"`
 	Command     []string          `yaml:"command"`
@@ -67,7 +71,11 @@ func TestCompose(t *testing.T) {
 		for other, on := range service.DependsOn {
 			expectCondition(t, name, other, on.Condition, file.Services[other])
 		}
-		if name != "postgres" {
+		switch name {
+		case "postgres":
+		case "prometheus", "grafana":
+			expectMonitoring(t, name, service)
+		default:
 			expectOurs(t, name, service)
 		}
 	}
@@ -85,6 +93,33 @@ func TestCompose(t *testing.T) {
 	if relay.StopGrace < 45*time.Second || relay.Restart != "on-failure" || relay.Environment["DATABASE_URL"] == "" {
 		t.Errorf("the relay is %+v", relay)
 	}
+}
+
+// expectMonitoring is about the services that are not started unless somebody asks
+// for them, and that are given files of this repository.
+func expectMonitoring(t *testing.T, name string, service composedService) {
+	t.Helper()
+	if !slices.Equal(service.Profiles, []string{"monitoring"}) || !strings.Contains(service.Image, ":") {
+		t.Errorf("%s has profiles %v and image %q", name, service.Profiles, service.Image)
+	}
+	for _, mounted := range service.Volumes {
+		file, _, _ := strings.Cut(mounted, ":")
+		if _, err := os.Stat(filepath.Join("compose", file)); err != nil || !strings.HasSuffix(mounted, ":ro") {
+			t.Errorf("%s mounts %s: %v", name, mounted, err)
+		}
+	}
+}
+
+// Prometheus takes its file, with the rules beside it as they are mounted.
+func TestCompose_Prometheus(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for name, source := range map[string]string{"prometheus.yml": "compose/prometheus.yaml", "alerts.yaml": alertsFile} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(read(t, source)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promtool(t, "check", "config", filepath.Join(folder, "prometheus.yml"))
 }
 
 // expectCondition looks whether what a service waits for can come about.

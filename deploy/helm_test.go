@@ -60,6 +60,8 @@ var everything = with(needed, map[string]any{
 	"podMonitor.enabled":                      true,
 	"podMonitor.labels":                       map[string]any{"release": "prometheus"},
 	"prometheusRule.enabled":                  true,
+	"grafanaDashboard.enabled":                true,
+	"grafanaDashboard.annotations":            map[string]any{"grafana_folder": "Shop"},
 })
 
 func with(values, more map[string]any) map[string]any {
@@ -162,6 +164,7 @@ type object struct {
 		} `yaml:"ports"`
 		Groups []any `yaml:"groups"`
 	} `yaml:"spec"`
+	Data map[string]string `yaml:"data"`
 }
 
 type metadata struct {
@@ -246,7 +249,7 @@ func TestChart_Kinds(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(rendered(t, needed))); !slices.Equal(got, few) {
 		t.Errorf("with what is needed the chart makes %v, want %v", got, few)
 	}
-	all := slices.Sorted(slices.Values(append(few, "Job", "NetworkPolicy", "PodMonitor", "PrometheusRule")))
+	all := slices.Sorted(slices.Values(append(few, "ConfigMap", "Job", "NetworkPolicy", "PodMonitor", "PrometheusRule")))
 	if got := slices.Sorted(maps.Keys(rendered(t, everything))); !slices.Equal(got, all) {
 		t.Errorf("with everything the chart makes %v, want %v", got, all)
 	}
@@ -346,7 +349,7 @@ func TestChart_Selectors(t *testing.T) {
 		if labels, ok := selector["matchLabels"].(map[string]any); ok {
 			selector = labels
 		}
-		if slices.Contains([]string{"Job", "Pod", "PrometheusRule", "ServiceAccount"}, kind) {
+		if slices.Contains([]string{"ConfigMap", "Job", "Pod", "PrometheusRule", "ServiceAccount"}, kind) {
 			continue // they select nothing
 		}
 		if !matches(selector, relay) {
@@ -432,6 +435,18 @@ func TestChart_Alerts(t *testing.T) {
 	got := rendered(t, everything)["PrometheusRule"].Spec.Groups
 	if diff := cmp.Diff(want.Groups, got); diff != "" || len(got) == 0 {
 		t.Errorf("%d groups come out of the chart:\n%s", len(got), diff)
+	}
+}
+
+// The same holds for the dashboard, which has a label by which it is found.
+func TestChart_Dashboard(t *testing.T) {
+	t.Parallel()
+	got := rendered(t, everything)["ConfigMap"]
+	if want := strings.TrimSpace(read(t, "grafana/outbox-relay.json")); got.Data["outbox-relay.json"] != want {
+		t.Errorf("another dashboard comes out of the chart: %d bytes, want %d", len(got.Data["outbox-relay.json"]), len(want))
+	}
+	if got.Metadata.Labels["grafana_dashboard"] != "1" || got.Metadata.Annotations["grafana_folder"] != "Shop" {
+		t.Errorf("it is %+v", got.Metadata)
 	}
 }
 

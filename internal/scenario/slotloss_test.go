@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -81,6 +82,15 @@ func loseSlot(t *testing.T, w *scenario.World) (reason string) {
 	w.Exec(`alter system set max_slot_wal_keep_size = -1`)
 	w.Exec(`alter system set idle_replication_slot_timeout = '1s'`)
 	w.Exec(`select pg_reload_conf()`)
+	// A new session has what the postmaster has read, and has told the checkpointer.
+	pgtest.Eventually(t, scenario.Patience, func() error {
+		var unlimited bool
+		err := connectTo(t, w.URL).QueryRow(t.Context(), `select current_setting('max_slot_wal_keep_size') = '-1'`).Scan(&unlimited)
+		if err == nil && !unlimited {
+			err = errors.New("the settings are not loaded")
+		}
+		return err
+	})
 	pgtest.Eventually(t, scenario.Patience, func() error {
 		w.Exec(`insert into noise values ('')`)
 		w.Exec(`checkpoint`)
