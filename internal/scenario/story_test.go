@@ -31,8 +31,11 @@ func (h *patient) tells(w *scenario.World, texts ...string) {
 	w.With(map[string]string{"RELAY_ADMIN_LISTEN": strings.TrimPrefix(h.url, "http://")})
 	pgtest.Eventually(h.t, scenario.Patience, func() error {
 		for _, path := range []string{"/live", "/status", "/readyz"} {
-			if _, body, err := h.ask(context.Background(), path); err != nil || !has(body, texts) {
-				return fmt.Errorf("%s, %v: no %q in %s", path, err, texts, body)
+			switch _, body, err := h.ask(context.Background(), path); {
+			case err != nil:
+				return err
+			case !has(body, texts):
+				return fmt.Errorf("%s: no %q in %s", path, texts, body)
 			}
 		}
 		return nil
@@ -75,10 +78,11 @@ func TestStory_DeadLetters(t *testing.T) {
 	id := w.Count(`select message_id from outbox.dead_letters`)
 	verb(t, w, 0, "dead-letters", "redrive", fmt.Sprint(id), "--yes")
 	pgtest.Eventually(t, scenario.Patience, func() error { // and dies again
-		if s, err := h.status(); err != nil || s.Relay.Totals.DeadLetters != 2 {
-			return fmt.Errorf("%v, %d dead letters", err, s.Relay.Totals.DeadLetters)
+		s, err := h.status()
+		if n := s.Relay.Totals.DeadLetters; err == nil && n != 2 {
+			err = fmt.Errorf("%d dead letters", n)
 		}
-		return nil
+		return err
 	})
 	h.tells(w, "1 dead letter needs a person")
 	verb(t, w, 0, "dead-letters", "discard", fmt.Sprint(id), "--why", "a test", "--yes")

@@ -49,8 +49,11 @@ func TestReport_Hear(t *testing.T) {
 	expectSummary(t, report, "no relay has run yet, sending paused to all queues (transient), ")
 	report.Hear(b.moving(func(s *relay.State) {
 		s.Router.Queues = []relay.QueueState{
-			{Name: "a", Gate: closed("queue_closed")}, {Name: "b", Gate: closed("")}, {Name: "open"},
-			{Name: "c", Gate: closed("")}, {Name: "d", Gate: closed("")},
+			{Name: "a", Gate: closed("queue_closed")},
+			{Name: "b", Gate: closed("")},
+			{Name: "open"},
+			{Name: "c", Gate: closed("")},
+			{Name: "d", Gate: closed("")},
 		}
 	}))
 	expectSummary(t, report, "sending paused to a (queue_closed), b (), c (), others, ")

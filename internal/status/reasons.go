@@ -50,25 +50,31 @@ func (r *Report) Of(reason, queue string) int64 {
 	return 0
 }
 
+// The first message of a reason is looked up by the index of its queue: nothing is
+// sorted that grows with the table.
 const sqlReasons = `
-with d as materialized (
-	select message_id, position, queue, reason, deferred_at, not_before, last_status, last_error
-	from outbox.deferred order by message_id limit $1::bigint
-), r as (
-	select reason, queue, grouping(queue) = 1 as whole, count(*) as n, min(position) as first,
+with parts as (
+	select reason, queue, count(*) as n, min(position) as first,
 		extract(epoch from clock_timestamp() - min(deferred_at))::float8 as oldest,
 		case when bool_or(isfinite(not_before)) then
 			greatest(0, extract(epoch from min(not_before) filter (where isfinite(not_before)) - clock_timestamp()))::float8 end as next
-	from d group by grouping sets ((reason), (reason, queue))
+	from (select position, queue, reason, deferred_at, not_before from outbox.deferred order by message_id limit $1::bigint) d
+	group by reason, queue
 ), ranked as (
-	select *, row_number() over (partition by reason order by n desc, queue) as rank from r where not whole
-), parts as (
-	select reason, jsonb_agg(jsonb_build_object('queue', queue, 'count', n, 'next_seconds', next) order by rank) as queues
-	from ranked where rank <= 100 group by reason
+	select *, row_number() over (partition by reason order by n desc, queue) as rank,
+		row_number() over (partition by reason order by first, queue) as turn
+	from parts
+), reasons as (
+	select reason, sum(n)::bigint as n, max(oldest) as oldest, min(next) as next,
+		min(first) as first, min(queue) filter (where turn = 1) as queue,
+		jsonb_agg(jsonb_build_object('queue', queue, 'count', n, 'next_seconds', next) order by rank) filter (where rank <= 100) as queues
+	from ranked group by reason
 )
-select distinct on (r.n, r.reason) r.reason, r.n, r.oldest, r.next, d.message_id, d.last_status, coalesce(d.last_error, ''), parts.queues
-from r join d on d.reason = r.reason and d.position = r.first join parts on parts.reason = r.reason
-where r.whole
+select r.reason, r.n, r.oldest, r.next, d.message_id, d.last_status, coalesce(d.last_error, ''), r.queues
+from reasons r cross join lateral (
+	select message_id, last_status, last_error from outbox.deferred d
+	where d.queue = r.queue and d.position = r.first and d.reason = r.reason limit 1
+) d
 order by r.n desc, r.reason`
 
 func (r *Report) readReasons(ctx context.Context, tx pgx.Tx, in func(string) string) error {

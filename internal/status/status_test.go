@@ -172,8 +172,10 @@ func fixed() *status.Report {
 		},
 		Deferred: status.Count{Count: 3, OldestSeconds: &expired},
 		DeferredReasons: []status.Reason{
-			{Reason: "transient", Count: 2, OldestSeconds: &expired, NextSeconds: &next, MessageID: 17, LastStatus: &answer, LastError: "service unavailable",
-				Queues: []status.ReasonQueue{{Queue: "orders", Count: 2, NextSeconds: &next}}},
+			{
+				Reason: "transient", Count: 2, OldestSeconds: &expired, NextSeconds: &next, MessageID: 17, LastStatus: &answer, LastError: "service unavailable",
+				Queues: []status.ReasonQueue{{Queue: "orders", Count: 2, NextSeconds: &next}},
+			},
 			{Reason: "held", Count: 1, OldestSeconds: &oldest, MessageID: 18, Queues: []status.ReasonQueue{{Queue: "invoices", Count: 1}}},
 		},
 		Claims:       status.Claims{Rows: 1200, Bytes: retained, OldestExpiredSeconds: &expired},

@@ -87,8 +87,11 @@ func (e *examiner) unseen() {
 		return
 	}
 	hint := "outbox-relay doctor says whether the publication hides them (D20, D21)"
-	if u.MemoryFull {
+	switch {
+	case u.MemoryFull:
 		hint = ""
+	case e.state.Polls: // in the order of their numbers, which open transactions may fill
+		hint = "outbox-relay doctor names the transactions that have been open for long (D33)"
 	}
 	e.warn("unseen", since, hint, "%s%s", u.Text(status.NextSweep(e.state)), e.asOf())
 }

@@ -132,6 +132,10 @@ func TestReady_Unseen(t *testing.T) {
 			"the stream does not show them", sweeps, report(40, false),
 			begin + "what the stream never shows, the sweep finds: the next sweep in 20.0 s (outbox-relay doctor says whether the publication hides them (D20, D21))",
 		},
+		{
+			"there is no stream", func(s *relay.State) { s.Polls = true }, report(40, false),
+			strings.TrimSuffix(begin, "; ") + " (outbox-relay doctor names the transactions that have been open for long (D33))",
+		},
 		{"no room", sweeps, report(40, true), begin + "the memory is full, they follow as it empties"},
 	} {
 		w.run(t)
