@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
+	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
 
 // The doctor comes after a minute, each hour, and sooner while something is wrong.
@@ -23,7 +24,7 @@ func TestVisits_Rhythm(t *testing.T) {
 		}}
 		done := make(chan struct{})
 		go func() { defer close(done); v.run(ctx) }()
-		time.Sleep(visitFirst + 2*visitSoon + visitEvery + time.Second)
+		waits.Sleep(ctx, visitFirst+2*visitSoon+visitEvery+time.Second)
 		stop()
 		<-done
 		second := visitFirst + visitSoon
