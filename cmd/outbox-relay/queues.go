@@ -65,7 +65,7 @@ func (p *program) printQueues(queues []operate.Queue) error {
 	fmt.Fprintln(table, "QUEUE\tPAUSED\tORDERING\tMAX IN FLIGHT\tRATE/S\tMAX ATTEMPTS\tON DEAD LETTER\tENVELOPE\tDEFERRED\tPAUSE")
 	for _, q := range queues {
 		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", quoteOdd(q.Queue), q.Paused, q.Ordering, orDefault(q.MaxInFlight),
-			orUnbounded(q.RatePerSecond), orDefault(q.MaxAttempts), q.OnDeadLetter, q.Envelope, deferredCount(q.Deferred), orDash(q.Words(moment)))
+			orUnbounded(q.RatePerSecond), orDefault(q.MaxAttempts), q.OnDeadLetter, q.Envelope, deferredCount(q.Deferred), pauseNote(&q))
 	}
 	return table.Flush()
 }
@@ -219,12 +219,20 @@ func consequence(q *operate.Queue) string {
 	return "goes by this"
 }
 
+// pauseNote tells since when a queue is paused, by whom and why.
+func pauseNote(q *operate.Queue) string {
+	if !q.Paused {
+		return "-"
+	}
+	return q.Told(moment)
+}
+
 // pauseOf tells whether a queue is paused, since when, by whom and why.
 func pauseOf(q *operate.Queue) string {
 	if !q.Paused {
 		return "false"
 	}
-	return "true, " + q.Told(moment)
+	return "true, " + pauseNote(q)
 }
 
 // envelope tells since when a queue has its envelope.

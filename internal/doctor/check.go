@@ -80,7 +80,7 @@ var checks = []check{
 		needs: []string{"D31"}, run: logged,
 	},
 	{
-		id: "D29", title: "Triggers", severity: Warn, expected: "the one that keeps messages from being changed, and no other that a relay fires",
+		id: "D29", title: "Triggers", severity: Warn, expected: "those of the migration, and no other that a relay fires",
 		needs: []string{"D31"}, run: triggers,
 	},
 	{

@@ -114,7 +114,7 @@ func (p *patient) granted(needed, upkeep, buttons gap) finding {
 	role := "role " + ident(p.role())
 	aside := ""
 	if len(buttons.missing) > 0 && !p.cfg.Buttons {
-		aside = "; without those to pause queues by the page, where nobody can without RELAY_ADMIN_TOKEN_FILE"
+		aside = ", but those for pause and resume on the page, whose buttons are off without RELAY_ADMIN_TOKEN_FILE"
 		buttons = gap{}
 	}
 	f := finding{

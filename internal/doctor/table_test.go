@@ -146,7 +146,7 @@ func TestD28_Buttons(t *testing.T) {
 
 	execute(t, url, "revoke insert (queue, paused, paused_by, paused_reason), update (paused, paused_by, paused_reason) on outbox.queues from "+quoted)
 	cfg.Buttons = false
-	if r := expect(t, cfg, "D28", doctor.Pass, "has them all; without those to pause queues by the page", "RELAY_ADMIN_TOKEN_FILE"); r.SQL != "" {
+	if r := expect(t, cfg, "D28", doctor.Pass, "has them all, but those for pause and resume on the page", "RELAY_ADMIN_TOKEN_FILE"); r.SQL != "" {
 		t.Errorf("prints %q for buttons that nobody can press", r.SQL)
 	}
 	execute(t, url, "revoke delete on outbox.messages from "+quoted)

@@ -51,7 +51,7 @@ func triggers(ctx context.Context, p *patient) (finding, error) {
 		return nil
 	})
 	if err != nil || len(names) == 0 {
-		return pass("messages cannot be changed, outcomes fire none"), err
+		return pass("messages cannot be changed, pauses are noted, outcomes fire none"), err
 	}
 	return finding{
 		status: Warn, observed: strings.Join(names, ", "),
