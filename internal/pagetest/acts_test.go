@@ -149,6 +149,40 @@ func TestActs_Queues(t *testing.T) {
 	}
 }
 
+// What somebody with psql has stopped is told with who, when and why, and a new
+// reason as well.
+func TestActs_TellOfAPauseByHand(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t)
+	p, address := start(t, w)
+	w.Insert(scenario.Message{Key: "m"})
+	w.AwaitAccepted()
+	tells := func(want string) {
+		t.Helper()
+		pgtest.Eventually(t, patience, func() error {
+			if body := ask(t, http.MethodGet, address+"/readyz", nil); !strings.Contains(body, want) {
+				return fmt.Errorf("no %q in %s", want, body)
+			}
+			return nil
+		})
+	}
+	w.Exec(`insert into outbox.queues (queue, paused) values ('` + scenario.QueueName + `', true)`)
+	tells(" UTC by postgres; its messages wait")
+	line := p.AwaitLog(t, "settings of a queue changed")
+	if about, _ := line.Fields["settings"].(map[string]any); about["paused_by"] != "postgres" || about["paused_at"] == nil {
+		t.Errorf("the log says %v", line.Fields)
+	}
+	w.Exec(`update outbox.queues set paused_reason = 'ticket 8'`)
+	tells(" UTC by postgres: ticket 8; its messages wait")
+	w.Exec(`update outbox.queues set paused = false`)
+	pgtest.Eventually(t, patience, func() error {
+		if body := ask(t, http.MethodGet, address+"/readyz", nil); strings.Contains(body, "paused") {
+			return fmt.Errorf("still paused: %s", body)
+		}
+		return nil
+	})
+}
+
 // SEC-05: the page shows no payload, unless a setting allows it.
 func TestActs_Payloads(t *testing.T) {
 	t.Parallel()
