@@ -109,7 +109,7 @@ func (r *Report) reasons() string {
 // reasonText is the reason in the table.
 func (r *Report) reasonText(reason *Reason) string {
 	text := fmt.Sprintf("%d, %s; first: message %d", reason.Count, r.Next(reason), reason.MessageID)
-	if reason.LastStatus != nil {
+	if reason.LastStatus != nil && !strings.HasPrefix(reason.LastError, "status ") { // which says the same
 		text += fmt.Sprintf(", status %d", *reason.LastStatus)
 	}
 	if reason.LastError != "" {

@@ -294,10 +294,11 @@ func TestRead_Reasons(t *testing.T) {
 	b := setup(t)
 	b.execute(t, `insert into outbox.deferred (message_id, queue, reason, not_before, last_status, last_error) values
 		(7, 'orders', 'transient', now() + interval '1 minute', 503, 'first' || chr(27)), (8, 'orders', 'transient', now() + interval '10 seconds', 500, 'second'),
+		(6, 'mails', 'rate_limited', now(), 429, 'status 429: slow down'),
 		(9, 'orders', 'scheduled', now() - interval '1 second', null, null), (10, 'orders', 'held', null, null, null),
 		(11, 'orders', 'held', null, null, null), (12, 'orders', 'held', 'infinity', null, null), (13, 'orders', 'recovered', now(), null, null)`)
 	report := b.read(t)
-	expectSummary(t, report, "7 deferred (3 held, 2 transient, 1 recovered, others)")
+	expectSummary(t, report, "8 deferred (3 held, 2 transient, 1 rate_limited, others)")
 	byReason := map[string]status.Reason{}
 	for _, r := range report.DeferredReasons {
 		byReason[r.Reason] = r
@@ -315,7 +316,7 @@ func TestRead_Reasons(t *testing.T) {
 	if err := report.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{", in ", "first: message 7, status 503, first \n", "1, due; first: message 9"} {
+	for _, want := range []string{", in ", "first: message 7, status 503, first \n", "first: message 6, status 429: slow down\n", "1, due; first: message 9"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, &text)
 		}

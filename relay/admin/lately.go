@@ -81,11 +81,14 @@ func (e *examiner) unseen() {
 	if e.report == nil || e.report.Unseen == nil || e.report.Unseen.Count == 0 {
 		return
 	}
-	u := e.report.Unseen
+	u := *e.report.Unseen
 	since := e.seenSince(u.OldestSeconds)
-	if e.age(since) < patience {
+	found := e.state.Totals.LastRecovered
+	if e.age(since) < patience || found != nil && found.After(e.report.Looked) { // the sweep was there since
 		return
 	}
+	old := e.age(since).Seconds()
+	u.OldestSeconds = &old
 	hint := "outbox-relay doctor says whether the publication hides them (D20, D21)"
 	switch {
 	case u.MemoryFull:

@@ -132,6 +132,7 @@ func TestReady_Unseen(t *testing.T) {
 			"the stream does not show them", sweeps, report(40, false),
 			begin + "what the stream never shows, the sweep finds: the next sweep in 20.0 s (outbox-relay doctor says whether the publication hides them (D20, D21))",
 		},
+		{"the sweep found them since", func(s *relay.State) { sweeps(s); s.Totals.LastRecovered = new(now.Add(time.Second)); s.Sweep.Clean = relay.CleanPasses }, report(40, false), ""},
 		{
 			"there is no stream", func(s *relay.State) { s.Polls = true }, report(40, false),
 			strings.TrimSuffix(begin, "; ") + " (outbox-relay doctor names the transactions that have been open for long (D33))",
@@ -152,7 +153,7 @@ func TestReady_Held(t *testing.T) {
 		{Reason: "dead_letter", Count: 3, Queues: []status.ReasonQueue{{Queue: "orders", Count: 2}, {Queue: "mails", Count: 1}}},
 	}}
 	for _, w := range []warned{
-		{"nobody knows", held, nil, "warn held: queue orders: 3 ordering keys wait behind a message that failed (outbox-relay deferred list --queue orders)"},
+		{"nobody knows", held, nil, "warn held: queue orders: 3 ordering keys wait behind a message that failed (outbox-relay deferred keys --queue orders)"},
 		{
 			"two behind dead letters", held, rows,
 			"warn held: queue orders: 3 ordering keys wait, 2 of them behind a dead letter until a person has decided about it (outbox-relay dead-letters list --queue orders)",
