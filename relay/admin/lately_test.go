@@ -132,7 +132,12 @@ func TestReady_Unseen(t *testing.T) {
 			"the stream does not show them", sweeps, report(40, false),
 			begin + "what the stream never shows, the sweep finds: the next sweep in 20.0 s (outbox-relay doctor says whether the publication hides them (D20, D21))",
 		},
-		{"the sweep found them since", func(s *relay.State) { sweeps(s); s.Totals.LastRecovered = new(now.Add(time.Second)); s.Sweep.Clean = relay.CleanPasses }, report(40, false), ""},
+		{
+			"the sweep found them since", func(s *relay.State) {
+				s.Sweep = &relay.SweepState{Next: &next, Clean: relay.CleanPasses}
+				s.Totals.LastRecovered = new(now.Add(time.Second))
+			}, report(40, false), "",
+		},
 		{
 			"there is no stream", func(s *relay.State) { s.Polls = true }, report(40, false),
 			strings.TrimSuffix(begin, "; ") + " (outbox-relay doctor names the transactions that have been open for long (D33))",
