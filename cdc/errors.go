@@ -200,6 +200,9 @@ func explainConnect(what string, err error) error {
 	if hint := pgtext.Crowded(err, false); hint != "" {
 		return &crowdedError{err: err, hint: hint}
 	}
+	if hint := pgtext.LetLogIn(err, role); hint != "" {
+		return operator(ErrPrivilege, hint)
+	}
 	switch pgtext.SQLState(err) {
 	case codePrivilege:
 		return operator(ErrPrivilege, letReplicate(role)+"; and let it connect: grant connect on database "+database+" to "+role)
@@ -207,7 +210,7 @@ func explainConnect(what string, err error) error {
 		return operator(ErrPrivilege, "add a line for role "+role+", database "+database+" and this host to pg_hba.conf; logical replication "+
 			"goes by the name of the database, not by the word replication")
 	case codePassword:
-		return operator(ErrPrivilege, "check the password of role "+role)
+		return operator(ErrPrivilege, pgtext.CheckPassword(role))
 	case codeNoDatabase:
 		return operator(ErrServer, "check the name of the database")
 	case codeProtocolViolation:

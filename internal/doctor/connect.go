@@ -86,14 +86,20 @@ func identify(ctx context.Context, base *pgx.ConnConfig) (*identity, error) {
 func refusal(config *pgx.ConnConfig, err error) finding {
 	f := finding{status: Fail, observed: oneLine(err), message: "cannot connect to " + address(config)}
 	user, database := config.User, config.Database
+	if pgtext.NoLogin(err) {
+		f.message = "there is no role " + ident(user) + ", or it may not log in"
+		f.remedy = "name another role; or, as an administrator, make it (`outbox-relay grants print --part roles` prints how), or let it log in"
+		f.sql = script("alter role " + ident(user) + " login")
+		return f
+	}
 	switch pgtext.SQLState(err) {
 	case "28000":
 		f.message = "pg_hba.conf does not let role " + ident(user) + " in"
 		f.remedy = "add a line for the database, not for the word replication, to pg_hba.conf and reload: hostssl " +
 			hbaName(database) + " " + hbaName(user) + " <address of the relay>/32 scram-sha-256"
 	case "28P01":
-		f.message = "the server does not accept the password of role " + ident(user)
-		f.remedy = "give the relay the right password"
+		f.message = "the server does not accept the password of role " + ident(user) + ", or has no such role, which it does not tell"
+		f.remedy = "give the relay the right password; `select rolcanlogin from pg_roles where rolname = " + literal(user) + "` says whether the role is there"
 	case "3D000":
 		f.message = "there is no database " + ident(database)
 		f.remedy = "name the database that holds the outbox"

@@ -210,3 +210,18 @@ func TestD06_Pooler(t *testing.T) {
 		})
 	}
 }
+
+// The server says of a role that is not there, or may not log in, what it says of a
+// pg_hba.conf that refuses.
+func TestD01_NoLogin(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	cfg.Database = as(cfg.Database, "nobody of that name")
+	expect(t, cfg, "D01", doctor.Fail, `there is no role "nobody of that name"`, "grants print --part roles")
+	role := newRole(t, url, "")
+	execute(t, url, "alter role "+pgx.Identifier{role}.Sanitize()+" nologin")
+	cfg.Database = as(cfg.Database, role)
+	mend(t, url, expect(t, cfg, "D01", doctor.Fail, "or it may not log in"))
+	expect(t, cfg, "D01", doctor.Pass)
+}

@@ -60,6 +60,9 @@ func poolerError(text string, err error) error {
 func explainConnect(what string, config *pgx.ConnConfig, err error) error {
 	text := "connect " + what
 	role, database := pgx.Identifier{config.User}.Sanitize(), pgx.Identifier{config.Database}.Sanitize()
+	if hint := pgtext.LetLogIn(err, role); hint != "" {
+		return &OperatorError{text: text, err: err, hint: hint}
+	}
 	switch pgtext.SQLState(err) {
 	case "08P01":
 		if strings.Contains(err.Error(), "unsupported startup parameter") {
@@ -68,7 +71,7 @@ func explainConnect(what string, config *pgx.ConnConfig, err error) error {
 	case "28000":
 		return &OperatorError{text: text, err: err, hint: "add a line for role " + role + ", database " + database + " and this host to pg_hba.conf"}
 	case "28P01":
-		return &OperatorError{text: text, err: err, hint: "check the password of role " + role}
+		return &OperatorError{text: text, err: err, hint: pgtext.CheckPassword(role)}
 	case "3D000":
 		return &OperatorError{text: text, err: err, hint: "check the name of the database: there is no " + database}
 	case "42501":
