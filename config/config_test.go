@@ -289,6 +289,7 @@ func TestLoad_NoSecretInErrors(t *testing.T) {
 		{"space in the password", "host=db.example password=x S3cr%zz dbname=orders", "neither postgres://... nor key=value pairs; a value with spaces or quotes needs quotes (host db.example)"},
 		{"space in the password, like a pair", "password=x host=S3cr port=S3cr ", "the port is not a number from 1 to 65535"},
 		{"quoted host", "host='S3cr password=x' port=y", "the port is not a number from 1 to 65535"},
+		{"URL without its slashes", "postgres:30409//app:" + secret + "@db.example/orders?sslmode=require", "neither postgres://... nor key=value pairs; a value with spaces or quotes needs quotes"},
 		{"only the password", secret, "neither postgres://... nor key=value pairs; a value with spaces or quotes needs quotes"},
 		{"unknown sslmode", "host=db.example password=" + secret + " sslmode=S3cr", "sslmode is none of disable, allow, prefer, require, verify-ca and verify-full (host db.example)"},
 		{"unknown option value", "postgres://app:S3cr@db.example/orders?target_session_attrs=S3cr", "target_session_attrs is none of any, read-write, read-only, primary, standby and prefer-standby (user app, host db.example, database orders)"},

@@ -24,6 +24,13 @@ func parseConnection(text string) (*pgx.ConnConfig, error) {
 		return nil, fmt.Errorf("%s%s", escapeHint, describe(text))
 	}
 	for option := range connection.RuntimeParams {
+		// What pgx takes for the name of an option, although it is the beginning of a
+		// URL that went wrong: the connection would lead to the default server.
+		if !optionName.MatchString(option) {
+			return nil, fmt.Errorf("%s%s", notPairs, describe(text))
+		}
+	}
+	for option := range connection.RuntimeParams {
 		if strings.HasPrefix(option, "pool_") { // meant for pgxpool in the application; the server would refuse it
 			delete(connection.RuntimeParams, option)
 		}
@@ -31,12 +38,14 @@ func parseConnection(text string) (*pgx.ConnConfig, error) {
 	return connection, nil
 }
 
+const notPairs = "neither postgres://... nor key=value pairs; a value with spaces or quotes needs quotes"
+
 const escapeHint = "not a connection URL: write % : / @ ? # in the user name and the password as %25 %3A %2F %40 %3F %23"
 
 // causes are our words for what pgx complains about. The first match counts.
 var causes = []struct{ complaint, words string }{
 	{"failed to parse as URL", escapeHint},
-	{"failed to parse as keyword/value", "neither postgres://... nor key=value pairs; a value with spaces or quotes needs quotes"},
+	{"failed to parse as keyword/value", notPairs},
 	{"invalid port", "the port is not a number from 1 to 65535"},
 	{"could not match", "the numbers of hosts and of ports differ"},
 	{"sslmode is invalid", "sslmode is none of disable, allow, prefer, require, verify-ca and verify-full"},
@@ -77,6 +86,7 @@ func isURL(text string) bool {
 }
 
 var (
+	optionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 	plainPath  = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 	plainName  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 	plainHosts = regexp.MustCompile(`^[A-Za-z0-9._,:\[\]-]+$`)
