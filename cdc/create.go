@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/blocker"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 )
 
@@ -78,9 +79,34 @@ func (s *Source) makeSlot(ctx context.Context, conn *pgx.Conn, server server) (b
 }
 
 // awaits tells what the making of the slot waits for.
-func (s *Source) awaits(b blocker) {
-	s.setProblem(fmt.Errorf("slot creation waits for an open transaction: %s (%s), since %s", b.who, b.application, b.since))
-	s.log.Warn("slot creation waits for an open transaction", b.fields()...)
+func (s *Source) awaits(t *blocker.Transaction) {
+	s.setProblem(&blockedError{t})
+	s.log.Warn("slot creation waits for an open transaction", blockerFields(t)...)
+}
+
+// blockedError says what the making of the slot waits for.
+type blockedError struct{ by *blocker.Transaction }
+
+func (e *blockedError) Error() string {
+	text := "slot creation waits for an open transaction: " + e.by.String()
+	if e.by != nil && e.by.Since != nil {
+		text += ", since " + e.by.Since.UTC().Format(time.DateTime) + " UTC"
+	}
+	return text
+}
+
+// Hint is a sentence that says what to do.
+func (e *blockedError) Hint() string { return e.by.Hint() }
+
+func blockerFields(t *blocker.Transaction) []zap.Field {
+	fields := []zap.Field{zap.Stringer(fieldTransaction, t)}
+	if t == nil {
+		return fields
+	}
+	if t.Since != nil {
+		fields = append(fields, zap.Time(fieldSince, t.Since.UTC()))
+	}
+	return append(fields, zap.String(fieldHint, t.Hint()))
 }
 
 func (s *Source) announceSlot(ctx context.Context) error {
@@ -123,7 +149,7 @@ const firstSlotTry = 2 * time.Second
 //
 // The SQL function is used because it can be ended by a statement_timeout and
 // by a cancel request; the replication command cannot.
-func createSlot(ctx context.Context, conn *pgx.Conn, name string, version int, timeout time.Duration, waits func(blocker)) (bool, error) {
+func createSlot(ctx context.Context, conn *pgx.Conn, name string, version int, timeout time.Duration, waits func(*blocker.Transaction)) (bool, error) {
 	create := "select pg_catalog.pg_create_logical_replication_slot($1, 'pgoutput', false, false)"
 	if version >= versionFailoverSlots {
 		create = "select pg_catalog.pg_create_logical_replication_slot($1, 'pgoutput', false, false, true)"
@@ -144,13 +170,13 @@ func createSlot(ctx context.Context, conn *pgx.Conn, name string, version int, t
 		case pgtext.SQLState(err) != codeQueryCanceled:
 			return false, explainCreate(ctx, conn, name, err)
 		}
-		blocker, err := inspectBlocker(ctx, conn)
+		found, err := blocker.Of(ctx, conn, 0)
 		if err != nil {
 			return false, err
 		}
-		if blocker.who != waitsFor {
-			waitsFor = blocker.who
-			waits(blocker)
+		if name := found.Name(); name != waitsFor {
+			waitsFor = name
+			waits(found)
 		}
 	}
 }
@@ -197,48 +223,6 @@ func currentRole(ctx context.Context, conn *pgx.Conn) string {
 		role = conn.Config().User
 	}
 	return pgx.Identifier{role}.Sanitize()
-}
-
-// blocker is the oldest open transaction that has written something.
-type blocker struct {
-	who         string
-	application string
-	since       string
-}
-
-// selectBlocker finds it by the lock that each writer holds on its own
-// transaction id: unlike pg_stat_activity, pg_locks shows everybody's. A
-// prepared transaction has no pid.
-const selectBlocker = `
-	select coalesce('pid ' || l.pid, 'prepared transaction ' || p.gid, 'a transaction'),
-	       coalesce(a.application_name, ''), coalesce(a.xact_start, p.prepared)::text
-	from pg_catalog.pg_locks l
-	left join pg_catalog.pg_stat_activity a on a.pid = l.pid
-	left join pg_catalog.pg_prepared_xacts p on l.pid is null and p.transaction = l.transactionid
-	where l.locktype = 'transactionid' and l.mode = 'ExclusiveLock' and l.granted
-	  and l.pid is distinct from pg_catalog.pg_backend_pid()
-	order by coalesce(a.xact_start, p.prepared), pg_catalog.age(l.transactionid) desc
-	limit 1`
-
-func inspectBlocker(ctx context.Context, conn *pgx.Conn) (blocker, error) {
-	var b blocker
-	var since *string
-	err := conn.QueryRow(ctx, selectBlocker).Scan(&b.who, &b.application, &since)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		b.who = "one that has just ended"
-	case err != nil:
-		return b, fmt.Errorf("look for open transactions: %w", err)
-	case since != nil:
-		b.since = *since
-	}
-	return b, nil
-}
-
-func (b blocker) fields() []zap.Field {
-	return []zap.Field{
-		zap.String(fieldTransaction, b.who), zap.String(fieldApplication, b.application), zap.String(fieldSince, b.since),
-	}
 }
 
 // dropSlot drops a slot that nobody holds. One that is gone already is no error.

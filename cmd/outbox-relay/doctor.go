@@ -74,7 +74,7 @@ func doctorConfig(cfg *config.Config) doctor.Config {
 	visit := doctor.Config{
 		Schema: cfg.Schema, Slot: cfg.CDC.Slot, Publication: cfg.CDC.Publication,
 		Database: cfg.Database(), Replication: cfg.Replication(), Queue: cfg.Infrai,
-		Buttons: cfg.Admin.Changes(),
+		Buttons: cfg.Admin.Changes(), SenderTimeout: cfg.CDC.WALSenderTimeout,
 	}
 	if cfg.Polls() {
 		visit.Poll = &cfg.Poll

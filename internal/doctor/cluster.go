@@ -23,9 +23,11 @@ func sameCluster(ctx context.Context, p *patient) (finding, error) {
 	case err != nil:
 		return finding{}, err
 	case known != here:
+		p.held = true
 		return held(fmt.Sprintf("system %s, the relay was on %s", here, known),
 			"this is another cluster than the relay was on: a restore, a copy or an upgrade? It sends nothing here"), nil
 	case knownTimeline > timeline:
+		p.held = true
 		return held(fmt.Sprintf("timeline %d, the relay was on %d", timeline, knownTimeline),
 			"this server is on an older history than the relay was on: an old primary? It sends nothing here"), nil
 	}

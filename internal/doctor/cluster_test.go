@@ -20,4 +20,10 @@ func TestD46_AnotherCluster(t *testing.T) {
 	expect(t, cfg, "D46", doctor.Fail, "older history", "timeline 1, the relay was on 2", "outbox-relay adopt")
 	execute(t, url, `update outbox.relays set system_identifier = 4711`)
 	expect(t, cfg, "D46", doctor.Fail, "another cluster", "4711", "outbox-relay adopt")
+
+	// A relay makes no slot here, and nobody is to make one for it.
+	execute(t, url, `update outbox.relays set reconciled_at = now()`)
+	expect(t, cfg, "D09", doctor.Skip, "before this server is adopted: D46")
+	makeSlot(t, url, cfg.Slot, "pgoutput")
+	expect(t, cfg, "D09", doctor.Pass, "exists")
 }

@@ -18,6 +18,9 @@ type Config struct {
 	// Database leads to the database as the relay's role, Replication is for
 	// the stream.
 	Database, Replication *pgx.ConnConfig
+	// SenderTimeout is for how long the server keeps the slot for a relay that is gone
+	// without a word; 0 stands for the default.
+	SenderTimeout time.Duration
 	// Role is the relay's role, if an administrator looks for it; empty means the
 	// role of the connections. Its rights are looked up instead of tried.
 	Role string
@@ -71,6 +74,7 @@ type patient struct {
 	many int64         // how many transactions old rows may be kept for
 
 	mayReplicate bool  // set by D04
+	held         bool  // set by D46: a relay does nothing here
 	slot         *slot // set by D09; nil if there is none
 }
 

@@ -36,11 +36,32 @@ func backlog(ctx context.Context, p *patient) (finding, error) {
 		return pass(observed), nil
 	}
 	age := time.Duration(*oldest * float64(time.Second)).Round(time.Second)
-	return finding{
+	f := finding{
 		status: Warn, observed: fmt.Sprintf("%s; the oldest without outcome is %v old", observed, age),
 		message: "messages wait that no relay has dealt with",
-		remedy:  "start the relay; if it runs, mend what fails here, and see `outbox-relay status` and `outbox-relay explain`",
-	}, nil
+	}
+	f.remedy = whoDeals(r)
+	return f, nil
+}
+
+// whoDeals says what to do about messages that wait. A server on which nobody is at
+// work may be one that the relay has left for another: what waits there, and is not
+// on the other one, is lost with it, and a relay that is started there sends copies.
+func whoDeals(r *status.Report) string {
+	const look = "see `outbox-relay status` and `outbox-relay explain`"
+	switch {
+	case r.Held != "":
+		return "the relay sends nothing here before this server is adopted: D46"
+	case r.Slot != nil && r.Slot.Making != nil:
+		return "the slot is being made: D09"
+	case r.AtWork():
+		return "a relay is at work: mend what fails here; " + look
+	case r.Relay == nil:
+		return "start the relay; " + look
+	}
+	return fmt.Sprintf("no relay is at work here, the last one wrote its row at %s. If the outbox was moved to another server, start none here: what waits "+
+		"here and not there has to be copied (\"Another cluster\" in docs/operations.md). Otherwise start the relay; %s",
+		r.Relay.UpdatedAt.UTC().Format(time.RFC3339), look)
 }
 
 // sqlWriters finds transactions that have written, prepared ones too. A role that
@@ -51,8 +72,7 @@ const sqlWriters = `
 	from pg_stat_activity
 	where backend_xid is not null and pid <> pg_backend_pid() and xact_start < now() - $1 * interval '1 second'
 	union all
-	select format('prepared transaction %L of %s', gid, owner), extract(epoch from now() - prepared)::float8,
-		format('rollback prepared %L', gid)
+	select format('prepared transaction %L of %s in database %I', gid, owner, database), extract(epoch from now() - prepared)::float8, ''
 	from pg_prepared_xacts where prepared < now() - $1 * interval '1 second'
 	order by 2 desc limit 5`
 
@@ -60,7 +80,7 @@ const sqlWriters = `
 type openTransaction struct {
 	name string
 	open time.Duration
-	end  statements // what ends it
+	end  statements // what ends it; none for a prepared one: only its owner knows how
 }
 
 // writersOpen are the transactions that are open for so long, the oldest first. A
@@ -73,7 +93,11 @@ func (p *patient) writersOpen(ctx context.Context, least time.Duration) (found [
 	var name, end string
 	var seconds float64
 	_, err = pgx.ForEachRow(rows, []any{&name, &seconds, &end}, func() error {
-		found = append(found, openTransaction{name, time.Duration(seconds * float64(time.Second)), statements{end}})
+		t := openTransaction{name: name, open: time.Duration(seconds * float64(time.Second))}
+		if end != "" {
+			t.end = script(end)
+		}
+		found = append(found, t)
 		return nil
 	})
 	return found, err
@@ -106,7 +130,8 @@ func longWriters(ctx context.Context, p *patient) (finding, error) {
 	return finding{
 		status: Warn, observed: strings.Join(names, "; "),
 		message: "long transactions keep WAL from being forgotten, a new slot from being made, and vacuum from its work",
-		remedy:  "let their owners end them; pg_terminate_backend ends a session, rollback prepared a prepared transaction",
+		remedy: "let their owners end them; pg_terminate_backend ends a session; a prepared transaction ends in a session of its own database, " +
+			"with commit prepared or rollback prepared, and only its owner knows which is right",
 	}, nil
 }
 

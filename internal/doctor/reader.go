@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/status"
 )
 
 // mostIdle is longer than any restart or takeover.
@@ -41,19 +43,43 @@ func slotReader(ctx context.Context, p *patient) (finding, error) {
 	}, nil
 }
 
-// readBy says who reads the slot. Where a session comes from is for those to see
-// who may see the sessions of others.
+// readBy says who reads the slot, and whether the server still hears from it. Where
+// a session comes from is for those to see who may see the sessions of others.
 func (p *patient) readBy(ctx context.Context) (finding, error) {
 	var reader string
+	var heard *float64
 	err := p.conn.QueryRow(ctx, `
 		select format('in use by pid %s', s.active_pid) || coalesce(', ' || nullif(a.application_name, ''), '')
-			|| coalesce(', from ' || host(a.client_addr), '')
+			|| coalesce(', from ' || host(a.client_addr), ''), extract(epoch from clock_timestamp() - r.reply_time)::float8
 		from pg_replication_slots s left join pg_stat_activity a on a.pid = s.active_pid
-		where s.slot_name = $1 and s.active_pid is not null`, p.cfg.Slot).Scan(&reader)
-	if errors.Is(err, pgx.ErrNoRows) { // it was let go just now
+			left join pg_stat_replication r on r.pid = s.active_pid
+		where s.slot_name = $1 and s.active_pid is not null`, p.cfg.Slot).Scan(&reader, &heard)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // it was let go just now
 		return pass("in use"), nil
+	case err != nil:
+		return finding{}, err
+	case heard != nil && *heard >= status.Silent.Seconds():
+		return p.silent(reader, time.Duration(*heard*float64(time.Second)).Round(time.Second)), nil
 	}
-	return pass(reader), err
+	return pass(reader), nil
+}
+
+// silent is about a relay that has the slot and does not say a word: it hangs, or
+// its host is gone, and the server has not noticed.
+func (p *patient) silent(reader string, since time.Duration) finding {
+	f := finding{
+		status: Warn, observed: fmt.Sprintf("%s; the server has heard nothing from it for %v", reader, since),
+		message: "slot " + ident(p.cfg.Slot) + " is kept for a relay that does not say a word: if it hangs or its host is gone, no message goes out, and " +
+			"no other relay takes over",
+		remedy: "end that relay, or its session on the server, as the same role or an administrator: another relay takes over at once. If messages go " +
+			"out, the clocks differ (D47)",
+		sql: script(fmt.Sprintf("select pg_terminate_backend(%d)", p.slot.pid)),
+	}
+	if p.cfg.SenderTimeout > usualSilence {
+		f.remedy += fmt.Sprintf(". The server waits so long because RELAY_WAL_SENDER_TIMEOUT is %v: its default is %v", p.cfg.SenderTimeout, usualSilence)
+	}
+	return f
 }
 
 // slotPosition looks whether somebody moved the slot after the last relay ended

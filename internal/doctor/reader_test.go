@@ -2,7 +2,11 @@ package doctor_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,12 +14,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 )
 
 // read streams from a slot until the test's end.
-func read(t *testing.T, url, slot, publication, application string) {
+func read(t *testing.T, url, slot, publication, application string) *pgconn.PgConn {
 	t.Helper()
 	config, err := pgconn.ParseConfig(url)
 	if err != nil {
@@ -31,6 +36,63 @@ func read(t *testing.T, url, slot, publication, application string) {
 	if err := conn.Frontend().Flush(); err != nil {
 		t.Fatal(err)
 	}
+	return conn
+}
+
+// sayStatus sends a standby status with the time at which its sender says to have sent it.
+func sayStatus(t *testing.T, conn *pgconn.PgConn, sent time.Time) {
+	t.Helper()
+	data := make([]byte, 34)
+	data[0] = 'r'
+	binary.BigEndian.PutUint64(data[25:], uint64(sent.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds()))
+	conn.Frontend().Send(&pgproto3.CopyData{Data: data})
+	if err := conn.Frontend().Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The holder of the slot hangs, and the server keeps the slot for it.
+func TestD12_TheReaderIsSilent(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	cfg := newConfig(t, url)
+	makeSlot(t, url, cfg.Slot, "pgoutput")
+	conn := read(t, url, cfg.Slot, cfg.Publication, "a relay")
+	heard := func(ago time.Duration) {
+		sayStatus(t, conn, time.Now().Add(-ago))
+		pgtest.Eventually(t, 10*time.Second, func() error {
+			if !query[bool](t, url, "select exists (select from pg_stat_replication where pid = $1 and reply_time < now() - $2 * interval '1 second')",
+				conn.PID(), ago.Seconds()-1) {
+				return errors.New("the server has not heard it yet")
+			}
+			return nil
+		})
+	}
+	heard(5 * time.Second)
+	expect(t, cfg, "D12", doctor.Pass, "in use by pid ")
+	heard(50 * time.Second)
+	r := expect(t, cfg, "D12", doctor.Warn, "a relay", "heard nothing from it for 5", "at once")
+	if want := fmt.Sprintf("select pg_terminate_backend(%d);", conn.PID()); r.SQL != want {
+		t.Errorf("the SQL is %q, want %q", r.SQL, want)
+	}
+	cfg.SenderTimeout = time.Hour
+	expect(t, cfg, "D12", doctor.Warn, "because RELAY_WAL_SENDER_TIMEOUT is 1h0m0s")
+	mend(t, url, r)
+	expect(t, cfg, "D12", doctor.Pass, "no relay has used it yet")
+}
+
+func TestD06_LongPatience(t *testing.T) {
+	t.Parallel()
+	cfg := newConfig(t, pgtest.Migrated(t))
+	field, _ := reflect.TypeFor[cdc.Config]().FieldByName("WALSenderTimeout")
+	_, usual, _ := strings.Cut(field.Tag.Get("env"), "default=")
+	var err error
+	if cfg.SenderTimeout, err = time.ParseDuration(usual); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, cfg, "D06", doctor.Pass)
+	cfg.SenderTimeout = time.Hour
+	expect(t, cfg, "D06", doctor.Warn, "RELAY_WAL_SENDER_TIMEOUT is 1h0m0s", "its default is "+usual)
 }
 
 func TestD12_SomebodyReads(t *testing.T) {
@@ -86,7 +148,22 @@ func TestD32_Backlog(t *testing.T) {
 	execute(t, url, "insert into outbox.messages (key, queue, payload) values ('a', 'orders', '{}')")
 	expect(t, cfg, "D32", doctor.Pass, "1 without outcome")
 	execute(t, url, "insert into outbox.messages (key, queue, payload, created_at) values ('b', 'orders', '{}', now() - interval '1 hour')")
-	expect(t, cfg, "D32", doctor.Warn, "2 without outcome", "1h0m")
+	expect(t, cfg, "D32", doctor.Warn, "2 without outcome", "1h0m", "start the relay")
+
+	// Nobody is at work: the relay is down, or works on another server now.
+	noteReconciled(t, url, cfg.Slot)
+	expect(t, cfg, "D32", doctor.Warn, "no relay is at work here", "If the outbox was moved to another server, start none here", "Another cluster")
+	makeSlot(t, url, cfg.Slot, "pgoutput")
+	read(t, url, cfg.Slot, cfg.Publication, "a relay")
+	pgtest.Eventually(t, 10*time.Second, func() error {
+		if !query[bool](t, url, "select active from pg_replication_slots where slot_name = $1", cfg.Slot) {
+			return errors.New("nobody reads the slot yet")
+		}
+		return nil
+	})
+	expect(t, cfg, "D32", doctor.Warn, "a relay is at work: mend what fails here")
+	execute(t, url, "update outbox.relays set system_identifier = 4711")
+	expect(t, cfg, "D32", doctor.Warn, "before this server is adopted: D46")
 }
 
 // What a role may not see is not passed off as nothing.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/blocker"
 )
 
 // slot is the row of pg_replication_slots. Its reason is empty on servers that
@@ -15,7 +17,12 @@ type slot struct {
 	temporary              bool
 	walStatus, reason      string
 	conflicting, active    bool
+	made                   bool // it has a place from which it can be read
+	pid                    int  // of who has it; 0 if nobody has
 }
+
+// beingMade reports whether a session has the slot that only makes it yet.
+func (s *slot) beingMade() bool { return s != nil && s.kind == "logical" && s.active && !s.made }
 
 // readSlot returns nil if there is no slot of our name.
 func (p *patient) readSlot(ctx context.Context) (*slot, error) {
@@ -23,9 +30,9 @@ func (p *patient) readSlot(ctx context.Context) (*slot, error) {
 	err := p.conn.QueryRow(ctx, `
 		select slot_type, coalesce(plugin, ''), coalesce(database, ''), temporary,
 			coalesce(wal_status, ''), coalesce(to_jsonb(s) ->> 'invalidation_reason', ''),
-			coalesce((to_jsonb(s) ->> 'conflicting')::bool, false), active
+			coalesce((to_jsonb(s) ->> 'conflicting')::bool, false), active, confirmed_flush_lsn is not null, coalesce(active_pid, 0)
 		from pg_replication_slots s where slot_name = $1`, p.cfg.Slot).
-		Scan(&s.kind, &s.plugin, &s.database, &s.temporary, &s.walStatus, &s.reason, &s.conflicting, &s.active)
+		Scan(&s.kind, &s.plugin, &s.database, &s.temporary, &s.walStatus, &s.reason, &s.conflicting, &s.active, &s.made, &s.pid)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -37,6 +44,8 @@ func (s *slot) foreign(p *patient) string {
 	switch {
 	case s.kind != "logical":
 		return "is a " + s.kind + " slot"
+	case s.beingMade() && s.plugin == "": // the server knows it a moment later
+		return ""
 	case s.plugin != "pgoutput":
 		return "belongs to plugin " + ident(s.plugin)
 	case s.database != p.conn.Config().Database:
@@ -64,10 +73,41 @@ func slotKind(ctx context.Context, p *patient) (finding, error) {
 			remedy:  "set RELAY_SLOT to another name; or, if nobody needs that slot, drop it with pg_drop_replication_slot",
 		}, nil
 	}
-	if s.active {
+	switch {
+	case s.beingMade():
+		return p.slotWaits(ctx)
+	case s.active:
 		return pass("exists, in use"), nil
 	}
 	return pass("exists, not in use"), nil
+}
+
+// slotWaits is about a slot that is there by name only: it looks like one in use,
+// and nothing can be read from it before every writer of the server has ended that
+// was open when its making began.
+func (p *patient) slotWaits(ctx context.Context) (finding, error) {
+	maker := p.slot.pid
+	p.slot = nil // there is nothing to ask of it yet
+	found, err := blocker.Of(ctx, p.conn, maker)
+	if err != nil {
+		return finding{}, err
+	}
+	f := finding{
+		status: Fail, observed: fmt.Sprintf("is being made by pid %d, which waits for %v", maker, found),
+		expected: "a slot that is made",
+		message:  "slot " + ident(p.cfg.Slot) + " is not made before every transaction of the server has ended that has written something, in any database: no message goes out",
+		remedy:   found.Hint(),
+	}
+	if found == nil {
+		f.status, f.remedy = Warn, "look again in a moment"
+	}
+	if open := found.Open(); open != "" {
+		f.observed += ", " + open
+	}
+	if end := found.End(); end != "" {
+		f.sql = script(end)
+	}
+	return f, nil
 }
 
 // slotMissing is no fault before the first start: the relay makes its slot
@@ -78,6 +118,9 @@ func (p *patient) slotMissing(ctx context.Context) (finding, error) {
 		message: "slot " + ident(p.cfg.Slot) + " does not exist yet: the relay makes it at its start, and takes older messages from the table",
 		remedy:  "start the relay; or make the slot ahead of it with `outbox-relay slot create`, or with SQL, as a role that may replicate",
 		sql:     script(p.makeSlot()),
+	}
+	if p.held {
+		return skip("there is none, and the relay makes none here before this server is adopted: D46"), nil
 	}
 	used, err := p.usedBefore(ctx)
 	if err != nil || !used {

@@ -3,6 +3,8 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +85,65 @@ func TestD09_Gone(t *testing.T) {
 	mend(t, url, expect(t, cfg, "D09", doctor.Fail, cfg.Slot, "is gone"))
 	expect(t, cfg, "D09", doctor.Pass)
 	expectReconcile(t, url, cfg.Slot)
+}
+
+// A slot that is being made waits for whoever writes anywhere on the server, and
+// looks like one in use.
+func TestD09_BeingMade(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t) // a slot is made here when nobody else writes
+	url := cluster.Migrated(t)
+	cfg := newConfig(t, url)
+	noteReconciled(t, url, cfg.Slot)
+	execute(t, cluster.URL("postgres"), "create database billing")
+	execute(t, cluster.URL("billing"), "begin; create table a (); prepare transaction 'settlement-4711'")
+	maker, err := pgx.ConnectConfig(t.Context(), cfg.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = maker.Close(context.Background()) })
+	made := make(chan error, 1)
+	go func() {
+		_, err := maker.Exec(context.Background(), "select pg_create_logical_replication_slot($1, 'pgoutput')", cfg.Slot)
+		made <- err
+	}()
+	pgtest.Eventually(t, 20*time.Second, func() error {
+		if !query[bool](t, url, "select exists (select from pg_locks where pid = $1 and not granted)", maker.PgConn().PID()) {
+			return errors.New("the slot is not being made yet")
+		}
+		return nil
+	})
+	r := expect(t, cfg, "D09", doctor.Fail, fmt.Sprintf("is being made by pid %d", maker.PgConn().PID()),
+		"waits for prepared transaction 'settlement-4711' (database billing, role postgres), open for ",
+		"commit prepared 'settlement-4711'", "rollback prepared 'settlement-4711'", "RELAY_MODE=poll")
+	if r.SQL != "" {
+		t.Errorf("decides for the owner: %s", r.SQL)
+	}
+	for _, id := range []string{"D10", "D11", "D12", "D13", "D19", "D24"} {
+		expect(t, cfg, id, doctor.Skip)
+	}
+
+	writer, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = writer.Close(context.Background()) })
+	if _, err := writer.Exec(t.Context(), "begin; create table b ()"); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, cluster.URL("billing"), "rollback prepared 'settlement-4711'")
+	waits := fmt.Sprintf("waits for pid %d", writer.PgConn().PID())
+	pgtest.Eventually(t, 20*time.Second, func() error {
+		if r = result(t, examine(t, cfg), "D09"); !strings.Contains(r.Observed, waits) {
+			return errors.New(r.Observed)
+		}
+		return nil
+	})
+	mend(t, url, r)
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	expect(t, cfg, "D09", doctor.Pass)
 }
 
 // OPS-05: the slot belongs to something else.

@@ -51,7 +51,9 @@ func (m *Mover) read(ctx context.Context, tx pgx.Tx, in func(string) string) err
 }
 
 // AtWork reports whether a relay has the slot, or the lock of those that poll.
-func (m *Mover) AtWork() bool { return m.Poll != nil || m.Slot != nil && m.Slot.Active }
+func (m *Mover) AtWork() bool {
+	return m.Poll != nil || m.Slot != nil && m.Slot.Active && m.Slot.Making == nil
+}
 
 // Polls reports whether the relay at work, or else the last one, polls.
 func (m *Mover) Polls() bool {
@@ -76,8 +78,10 @@ func (m *Mover) String() string {
 		return fmt.Sprintf("slot %q is lost (%s)", s.Name, s.InvalidationReason)
 	case s.WALStatus == "lost":
 		return fmt.Sprintf("slot %q is lost", s.Name)
+	case s.Making != nil:
+		return s.Making.String()
 	case s.Active && s.ActivePID != nil:
-		return "active" + m.since(s.ActiveSince, *s.ActivePID)
+		return "active" + m.since(s.ActiveSince, *s.ActivePID) + silence(s.HeardSeconds, s.ActivePID)
 	case s.Active:
 		return "active" + m.since(s.ActiveSince, 0)
 	}
@@ -129,7 +133,13 @@ type Slot struct {
 	// ActiveSince is when the session began that reads the slot; nil if the role
 	// may not see the sessions of others.
 	ActiveSince *time.Time `json:"active_since"`
-	WALStatus   string     `json:"wal_status"`
+	// HeardSeconds is how long ago the server heard from the process that reads; nil
+	// if it does not tell the role. A relay that lives says something every few
+	// seconds.
+	HeardSeconds *float64 `json:"heard_seconds"`
+	// Making is nil unless a session is making the slot, and waits.
+	Making    *Making `json:"making"`
+	WALStatus string  `json:"wal_status"`
 	// InvalidationReason is known from Postgres 17 on.
 	InvalidationReason string `json:"invalidation_reason"`
 	// RetainedBytes is the WAL that the server keeps for the slot.
@@ -179,20 +189,31 @@ select s.slot_name, s.active, s.active_pid, coalesce(s.wal_status, ''),
 	coalesce(to_jsonb(s) ->> 'invalidation_reason', ''),
 	pg_wal_lsn_diff(here.lsn, s.restart_lsn)::bigint, pg_wal_lsn_diff(here.lsn, s.confirmed_flush_lsn)::bigint,
 	s.safe_wal_size, (select nullif(setting::bigint, -1) * 1024 * 1024 from pg_settings where name = 'max_slot_wal_keep_size'),
-	a.backend_start
-from pg_replication_slots s left join pg_stat_activity a on a.pid = s.active_pid,
+	a.backend_start, extract(epoch from clock_timestamp() - r.reply_time)::float8,
+	` + sqlIsMade + `, a.query_start
+from pg_replication_slots s left join pg_stat_activity a on a.pid = s.active_pid
+	left join pg_stat_replication r on r.pid = s.active_pid,
 	(select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as lsn) here
 where s.slot_name = $1`
 
 func (m *Mover) readSlot(ctx context.Context, tx pgx.Tx) error {
 	var s Slot
+	var making bool
+	var asked *time.Time
 	err := tx.QueryRow(ctx, sqlSlot, m.slotName).Scan(
 		&s.Name, &s.Active, &s.ActivePID, &s.WALStatus, &s.InvalidationReason, &s.RetainedBytes, &s.UnconfirmedBytes,
-		&s.SafeBytes, &s.LimitBytes, &s.ActiveSince)
+		&s.SafeBytes, &s.LimitBytes, &s.ActiveSince, &s.HeardSeconds, &making, &asked)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
 	m.Slot = &s
+	if err != nil || !making {
+		return err
+	}
+	if relay := m.Relay; relay != nil && relay.ReconciledAt == nil {
+		asked = &relay.UpdatedAt // each try is a new statement; this is when the slot was announced
+	}
+	s.Making, err = readMaking(ctx, tx, s.ActivePID, asked)
 	return err
 }
 

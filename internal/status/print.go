@@ -60,10 +60,14 @@ func (r *Report) rows() [][2]string {
 	rows := [][2]string{{"slot", r.slotName + ": does not exist"}}
 	if s := r.Slot; s != nil {
 		state := "not in use"
-		if s.Active {
+		switch {
+		case s.Making != nil:
+			state = "being made by " + s.user()
+		case s.Active:
 			state = "in use by " + s.user()
 		}
 		rows[0][1] = s.Name + ": " + state + ", wal_status " + s.WALStatus
+		rows = append(rows, s.Making.rows()...)
 		rows = append(rows,
 			[2]string{"retained WAL", sizeOrUnknown(s.RetainedBytes)},
 			[2]string{"unconfirmed WAL", sizeOrUnknown(s.UnconfirmedBytes)},

@@ -29,6 +29,11 @@ type SlotReport struct {
 	ActivePID *int   `json:"active_pid"`
 	// Holder is what the process that streams calls itself.
 	Holder string `json:"holder"`
+	// HeardSeconds is how long ago the server heard from it; nil if it does not tell
+	// the role.
+	HeardSeconds *float64 `json:"heard_seconds"`
+	// Making is nil unless a session is making the slot, and waits.
+	Making *Making `json:"making"`
 	// InactiveSince is known from Postgres 17 on.
 	InactiveSince      *time.Time `json:"inactive_since"`
 	WALStatus          string     `json:"wal_status"`
@@ -83,8 +88,10 @@ select s.slot_type, coalesce(s.plugin, ''), coalesce(s.database::text, ''), s.te
 	coalesce(s.restart_lsn::text, ''), coalesce(s.confirmed_flush_lsn::text, ''),
 	pg_wal_lsn_diff(here.lsn, s.restart_lsn)::bigint, pg_wal_lsn_diff(here.lsn, s.confirmed_flush_lsn)::bigint,
 	(select nullif(setting::bigint, -1) * 1024 * 1024 from pg_settings where name = 'max_slot_wal_keep_size'),
-	s.safe_wal_size, (to_jsonb(s) ->> 'failover')::bool, (to_jsonb(s) ->> 'synced')::bool, current_database()::text
-from pg_replication_slots s left join pg_stat_activity a on a.pid = s.active_pid,` + sqlHere + `
+	s.safe_wal_size, (to_jsonb(s) ->> 'failover')::bool, (to_jsonb(s) ->> 'synced')::bool, current_database()::text,
+	extract(epoch from clock_timestamp() - r.reply_time)::float8, ` + sqlIsMade + `, a.query_start
+from pg_replication_slots s left join pg_stat_activity a on a.pid = s.active_pid
+	left join pg_stat_replication r on r.pid = s.active_pid,` + sqlHere + `
 where s.slot_name = $1`
 
 // A standby has no current position of its own.
@@ -104,10 +111,15 @@ order by s.slot_name`
 func ReadSlot(ctx context.Context, conn *pgx.Conn, schema, name string) (*SlotReport, error) {
 	r := &SlotReport{SchemaVersion: 1, Name: name, Exists: true}
 	var database string
+	var making bool
+	var asked *time.Time
 	err := conn.QueryRow(ctx, sqlSlotReport, name).Scan(
 		&r.Type, &r.Plugin, &r.Database, &r.Temporary, &r.Active, &r.ActivePID, &r.Holder, &r.InactiveSince,
 		&r.WALStatus, &r.InvalidationReason, &r.RestartLSN, &r.ConfirmedFlushLSN, &r.RetainedBytes, &r.UnconfirmedBytes,
-		&r.LimitBytes, &r.SafeBytes, &r.Failover, &r.Synced, &database)
+		&r.LimitBytes, &r.SafeBytes, &r.Failover, &r.Synced, &database, &r.HeardSeconds, &making, &asked)
+	if err == nil && making {
+		r.Making, err = readMaking(ctx, conn, r.ActivePID, asked)
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		r.Exists = false
@@ -132,6 +144,8 @@ func (r *SlotReport) foreign(database string) string {
 		return ""
 	case r.Type != "logical":
 		return "is a " + r.Type + " slot"
+	case r.Making != nil && r.Plugin == "": // the server knows it a moment later
+		return ""
 	case r.Plugin != "pgoutput":
 		return fmt.Sprintf("belongs to plugin %q", r.Plugin)
 	case r.Database != database:

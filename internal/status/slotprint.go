@@ -29,6 +29,8 @@ func (r *SlotReport) sentence() string {
 		if r.InactiveSince != nil {
 			text += " since " + moment(*r.InactiveSince)
 		}
+	case r.Making != nil:
+		return text + fmt.Sprintf("is being made by process %d, which waits for %s", r.Making.PID, r.Making.awaits())
 	default:
 		text += "is in use"
 		if r.ActivePID != nil {
@@ -37,12 +39,13 @@ func (r *SlotReport) sentence() string {
 		if r.Holder != "" {
 			text += fmt.Sprintf(" (%q)", r.Holder)
 		}
+		text += silence(r.HeardSeconds, r.ActivePID)
 	}
 	return text
 }
 
 func (r *SlotReport) rows() [][2]string {
-	rows := [][2]string{
+	rows := append(r.Making.rows(), [][2]string{
 		{"kind", fmt.Sprintf("%s, plugin %q, database %q", r.Type, r.Plugin, r.Database)},
 		{"wal_status", r.WALStatus},
 		{"restart LSN", orNone(r.RestartLSN)},
@@ -50,7 +53,7 @@ func (r *SlotReport) rows() [][2]string {
 		{"retained WAL", r.bytes(r.RetainedBytes)},
 		{"unconfirmed WAL", r.bytes(r.UnconfirmedBytes)},
 		{"limit", r.limit()},
-	}
+	}...)
 	if r.Failover != nil {
 		rows = append(rows, [2]string{"failover", yesNo(*r.Failover)})
 	}
