@@ -32,7 +32,7 @@ func TestD14_LimitsOfTheServer(t *testing.T) {
 
 	mend(t, url, expect(t, cfg, "D17", doctor.Warn, "0 of 1 walsenders", "restart"))
 	execute(t, url, "select pg_create_physical_replication_slot('of_a_standby')")
-	mend(t, url, expect(t, cfg, "D16", doctor.Fail, "1 of 1 slots", "restart"))
+	mend(t, url, expect(t, cfg, "D16", doctor.Fail, "1 of 1 slots", "nobody reads: of_a_standby", "restart"))
 	if err := cluster.Restart("fast"); err != nil {
 		t.Fatal(err)
 	}

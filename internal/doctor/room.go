@@ -10,9 +10,11 @@ import (
 func slotRoom(ctx context.Context, p *patient) (finding, error) {
 	var limit, used int
 	var ours bool
+	var unread string
 	err := p.conn.QueryRow(ctx, `
-		select current_setting('max_replication_slots')::int, count(*)::int, coalesce(bool_or(slot_name = $1), false)
-		from pg_replication_slots`, p.cfg.Slot).Scan(&limit, &used, &ours)
+		select current_setting('max_replication_slots')::int, count(*)::int, coalesce(bool_or(slot_name = $1), false),
+			coalesce(string_agg(quote_ident(slot_name), ', ' order by restart_lsn nulls last) filter (where not active and slot_name <> $1), '')
+		from pg_replication_slots`, p.cfg.Slot).Scan(&limit, &used, &ours, &unread)
 	if err != nil {
 		return finding{}, err
 	}
@@ -28,6 +30,9 @@ func slotRoom(ctx context.Context, p *patient) (finding, error) {
 		f.status, f.message = Fail, "there is no slot left for the relay"
 	case !ours && free >= 2, ours && free >= 1:
 		return pass(f.observed), nil
+	}
+	if unread != "" {
+		f.observed += ", nobody reads: " + unread
 	}
 	return f, nil
 }
