@@ -11,14 +11,16 @@ import (
 	"github.com/outbox-relay/outbox-relay/internal/verify"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
+	"github.com/outbox-relay/outbox-relay/relay/infrai"
 )
 
 // parts are what a running program is made of.
 type parts struct {
-	relay   *relay.Relay
-	source  relay.Source
-	traces  *tracing.Tracing
-	checker *verify.Checker
+	relay     *relay.Relay
+	source    relay.Source
+	publisher *infrai.Publisher
+	traces    *tracing.Tracing
+	checker   *verify.Checker
 }
 
 // serveAdmin starts the admin server, before anything can hang and until the relay
@@ -40,7 +42,7 @@ func serveAdmin(ctx context.Context, cfg *config.Config, running parts, log *zap
 		}
 		return []admin.Finding{{Code: "slot", Text: text, Hint: hint}}
 	})
-	server.AddPage(desk(cfg, running.relay))
+	server.AddPage(desk(cfg, running.relay, running.publisher))
 	if err := server.Listen(ctx); err != nil {
 		return nil, &config.Error{Problems: []error{err}}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
+	"github.com/outbox-relay/outbox-relay/relay/infrai"
 	"github.com/outbox-relay/outbox-relay/schema"
 )
 
@@ -40,9 +41,13 @@ func takeLook(ctx context.Context, cfg *config.Config, state func() relay.State)
 
 // desk is what the page for people works with. Each act has a connection of its
 // own, as that of a verb has.
-func desk(cfg *config.Config, moving *relay.Relay) admin.Desk {
+func desk(cfg *config.Config, moving *relay.Relay, publisher *infrai.Publisher) admin.Desk {
 	return admin.Desk{
 		State: moving.State, Counts: moving.Counts,
+		Key: func() admin.Key {
+			key := publisher.Key()
+			return admin.Key{Service: publisher.URL(), File: key.File, Since: key.Since, Trouble: key.Trouble}
+		},
 		Operate: func(ctx context.Context, do func(context.Context, *operate.Operator) error) error {
 			return withConnection(ctx, cfg, func(conn *pgx.Conn) error {
 				if err := schema.Check(ctx, conn, cfg.Schema); err != nil {

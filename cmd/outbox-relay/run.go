@@ -58,7 +58,7 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 	moving := relay.New(cfg.Relay, cfg.Database(), source, publisher, log)
 	checker, stopChecking := checkOutbox(ctx, cfg, moving, log)
 	defer stopChecking()
-	stopAnswering, err := serveAdmin(ctx, cfg, parts{moving, source, traces, checker}, log)
+	stopAnswering, err := serveAdmin(ctx, cfg, parts{moving, source, publisher, traces, checker}, log)
 	if err != nil {
 		return err
 	}

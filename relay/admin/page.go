@@ -20,11 +20,23 @@ type Desk struct {
 	// State and Counts are the relay's own.
 	State  func() relay.State
 	Counts func() relay.Counts
+	// Key is where messages go, and by which key; nil if nobody knows.
+	Key func() Key
 	// Operate connects to the database, lets do act there, and closes the
 	// connection again.
 	Operate func(ctx context.Context, do func(context.Context, *operate.Operator) error) error
 	// Examine makes the doctor's checks.
 	Examine func(context.Context) *doctor.Report
+}
+
+// Key is the key that requests carry, without the key, and where they go.
+type Key struct {
+	Service string
+	// File is where it was read, empty if the environment gave it; Since when it was
+	// read first, and Trouble why the file cannot be read now.
+	File    string
+	Since   time.Time
+	Trouble string
 }
 
 //go:embed templates static

@@ -38,8 +38,10 @@ func showLook(t *testing.T, state relay.State, found *admin.Look) string {
 	}
 	s := admin.New(*defaults(), read, look, zap.NewNop())
 	s.AddPage(admin.Desk{
-		Examine: healthy,
-		State:   read, Counts: func() relay.Counts { return relay.Counts{} },
+		Examine: healthy, Key: func() admin.Key {
+			return admin.Key{Service: "https://queue.example/v1", File: "/run/key", Since: now, Trouble: "<no> such file"}
+		},
+		State: read, Counts: func() relay.Counts { return relay.Counts{} },
 		Operate: func(context.Context, func(context.Context, *operate.Operator) error) error {
 			return errors.New("no database")
 		},
@@ -179,7 +181,7 @@ func TestPage_Queues(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{`href="/dead-letters?queue=invoices"`, "12 of 8192 messages, and 230 deferred ones", "<b>unseen</b>", "what Postgres says of"} {
+	for _, want := range []string{`href="/dead-letters?queue=invoices"`, "12 of 8192 messages, and 230 deferred ones", "https://queue.example/v1", "of /run/key, in use since <time", "the last key stays: &lt;no&gt; such file", "<b>unseen</b>", "what Postgres says of"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in %s", want, page)
 		}

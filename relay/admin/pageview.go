@@ -61,6 +61,7 @@ type overview struct {
 	BoardTrouble string
 	Checkup      *checkup
 	Headroom     *headroom
+	Key          *Key // nil if nobody knows
 }
 
 // headroom is how much of the WAL that a slot may keep is left.
@@ -112,6 +113,9 @@ func (p *page) overview(r *http.Request) *overview {
 	o.judge(&verdict, !database.At.Before(state.Since))
 	if o.Report != nil && o.Report.Slot != nil && o.Report.Slot.RetainedBytes != nil && o.Report.Slot.LimitBytes != nil {
 		o.Headroom = &headroom{Kept: *o.Report.Slot.RetainedBytes, Limit: *o.Report.Slot.LimitBytes}
+	}
+	if p.Key != nil {
+		o.Key = new(p.Key())
 	}
 	o.Title = o.Word + ": " + state.Slot
 	return o

@@ -21,11 +21,32 @@ type apiKey struct {
 	log  *zap.Logger
 
 	header    atomic.Pointer[[]string]
+	state     atomic.Pointer[KeyState]
 	nextCheck atomic.Int64 // Unix nanoseconds
 
 	mu      sync.Mutex // held while the file is looked at
 	seen    fileState
 	trouble string // the last complaint that was logged
+}
+
+// KeyState is where the key comes from that requests carry. It does not tell the key.
+type KeyState struct {
+	// File is the file that is read again when it changes; empty for a key that the
+	// environment gave.
+	File string
+	// Since is since when it has been this key: when it was read first.
+	Since time.Time
+	// Trouble is why the file cannot be used now, while the last key stays.
+	Trouble string
+}
+
+// note keeps what is known of the key. The caller has mu, or k alone.
+func (k *apiKey) note(changed bool) {
+	next := KeyState{File: k.file, Since: time.Now(), Trouble: k.trouble}
+	if before := k.state.Load(); before != nil && !changed {
+		next.Since = before.Since
+	}
+	k.state.Store(&next)
 }
 
 // fileState tells whether a file has changed since. Mounted secrets are swapped
@@ -43,14 +64,14 @@ var errKeyContent = errors.New("it holds no key: printable ASCII without spaces 
 func newAPIKey(fixed secret.Text, file string, log *zap.Logger) (*apiKey, error) {
 	k := &apiKey{file: file, log: log}
 	if file == "" {
-		k.set(fixed.Reveal())
+		k.note(k.set(fixed.Reveal()))
 		return k, nil
 	}
 	key, err := k.readFile()
 	if err != nil {
 		return nil, fmt.Errorf("read the API key from a file: %w", err)
 	}
-	k.set(key)
+	k.note(k.set(key))
 	return k, nil
 }
 
@@ -85,11 +106,14 @@ func (k *apiKey) reload() {
 	case err != nil:
 		if k.trouble != err.Error() {
 			k.trouble = err.Error()
+			k.note(false)
 			k.log.Warn("API key file not usable, the last key stays", zap.String("file", k.file), zap.Error(err))
 		}
 	case k.seen != before:
 		k.trouble = ""
-		if k.set(key) {
+		changed := k.set(key)
+		k.note(changed)
+		if changed {
 			k.log.Info("API key read again", zap.String("file", k.file))
 		}
 	}

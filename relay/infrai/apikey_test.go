@@ -73,6 +73,10 @@ func TestPublish_FollowsTheKeyFile(t *testing.T) {
 	if err := publish(); err != nil {
 		t.Fatal(err)
 	}
+	first := p.Key()
+	if first.File != cfg.APIKeyFile || first.Since.IsZero() || first.Trouble != "" {
+		t.Errorf("the key is %+v", first)
+	}
 
 	queue.change("the second")
 	before := queue.requests()
@@ -88,11 +92,18 @@ func TestPublish_FollowsTheKeyFile(t *testing.T) {
 	if err := publish(); err != nil {
 		t.Errorf("after the rotation: %v", err)
 	}
+	second := p.Key()
+	if !second.Since.After(first.Since) || second.Trouble != "" {
+		t.Errorf("after the rotation the key is %+v, before it was %+v", second, first)
+	}
 
 	write(t, cfg.APIKeyFile, "")
 	queue.change("third")
 	if got := refusal(t, publish()); got.Class != relay.EndpointClosed {
 		t.Errorf("with an empty file: class %s, want endpoint closed by the last key", got.Class)
+	}
+	if got := p.Key(); got.Since != second.Since || !strings.Contains(got.Trouble, "it holds no key") {
+		t.Errorf("with an empty file the key is %+v", got)
 	}
 	if err := os.Remove(cfg.APIKeyFile); err != nil {
 		t.Fatal(err)
@@ -102,6 +113,9 @@ func TestPublish_FollowsTheKeyFile(t *testing.T) {
 	write(t, cfg.APIKeyFile, "third")
 	if err := publish(); err != nil {
 		t.Errorf("after the file came back: %v", err)
+	}
+	if got := p.Key(); !got.Since.After(second.Since) || got.Trouble != "" {
+		t.Errorf("after the file came back the key is %+v", got)
 	}
 
 	text := logs()

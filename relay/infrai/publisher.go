@@ -70,6 +70,12 @@ func (p *Publisher) Close() {
 	p.connections.close()
 }
 
+// URL is where messages go, without a password.
+func (p *Publisher) URL() string { return p.url.Redacted() }
+
+// Key tells of the key of now. It waits for nobody.
+func (p *Publisher) Key() KeyState { return *p.key.state.Load() }
+
 // Publish implements [relay.Publisher]. A key that was refused and has changed
 // in its file since is tried once more at once, so that a rotation stops nothing.
 func (p *Publisher) Publish(ctx context.Context, row *outbox.Row) (relay.Receipt, error) {
