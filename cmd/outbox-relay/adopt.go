@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"text/tabwriter"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -21,7 +22,8 @@ func newAdopt(p *program) *cobra.Command {
 			"On another cluster than last time (a restore, a copy, an upgrade with pg_upgrade) and on an older\n" +
 			"history of the same one (an old primary) the relay makes no slot and sends nothing until then: the\n" +
 			"messages there may be copies of some that went out long ago.\n\n" +
-			"Without --yes it shows both servers and how many messages would be sent, and changes nothing.",
+			"Without --yes it shows both servers, how many messages would be sent to which queue, when they were\n" +
+			"written, and how many of them after the last record of the relay, and changes nothing.",
 		Args: noArguments,
 	}
 	yes := cmd.Flags().Bool("yes", false, "do it; without, it is only shown")
@@ -82,11 +84,42 @@ func (p *program) printAdoption(a *operate.Adoption, done bool) error {
 	fmt.Fprintf(table, "this server\tsystem %s on timeline %d\n", a.System, a.Timeline)
 	fmt.Fprintf(table, "would be sent\t%s without outcome, %s\n",
 		counted(a.WithoutOutcome, "message", "messages"), counted(a.Deferred, "deferred message", "deferred messages"))
+	if a.LastRecord != nil && !a.Adopted {
+		fmt.Fprintf(table, "the relay's last record\t%s; %s written later\n", moment(*a.LastRecord),
+			counted(a.AfterRecord, "of these messages was", "of these messages were"))
+	}
 	if err := table.Flush(); err != nil {
+		return err
+	}
+	if err := p.printUnsent(a); err != nil {
 		return err
 	}
 	fmt.Fprintln(p.out, verdict(a, done))
 	return nil
+}
+
+// printUnsent lists what would be sent by queue. To tell copies of what went out
+// long ago from what the application has just written, one needs their age.
+func (p *program) printUnsent(a *operate.Adoption) error {
+	if len(a.Queues) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nQUEUE\tWITHOUT OUTCOME\tDEFERRED\tOLDEST WRITTEN\tNEWEST WRITTEN\tAFTER THE LAST RECORD")
+	for i := range a.Queues {
+		q := &a.Queues[i]
+		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\t%d\n",
+			quoteOdd(q.Queue), q.WithoutOutcome, q.Deferred, momentOr(q.Oldest), momentOr(q.Newest), q.AfterRecord)
+	}
+	fmt.Fprintln(table)
+	return table.Flush()
+}
+
+func momentOr(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return moment(*t)
 }
 
 // verdict is what follows for the relay.
@@ -97,7 +130,8 @@ func verdict(a *operate.Adoption, done bool) string {
 	case a.Adopted:
 		return "adopted already; the next relay takes it"
 	case a.Held():
-		return "the relay sends nothing here; nothing was changed, with --yes the server is adopted"
+		return "the relay sends nothing here; nothing was changed, with --yes the server is adopted\n" +
+			"what waits on the server of before, and is not here, no relay sends: look there with status (docs/operations.md, \"What the old server still has\")"
 	}
 	return "the record fits: there is nothing to adopt, unless a running relay says that it was on a later timeline"
 }

@@ -77,7 +77,7 @@ func exitCode(err error) int {
 		return exitNoMessage
 	case is[*verifyError](err):
 		return exitVerifyFailed
-	case is[*poll.OperatorError](err):
+	case is[*poll.OperatorError](err), is[*heldError](err):
 		return exitNeedsPerson
 	case is[*infraiadmin.Different](err), queueNeedsPerson(err):
 		return exitNeedsPerson

@@ -89,7 +89,8 @@ func newSlotCreate(p *program) *cobra.Command {
 		Short: "Make the slot ahead of the relay's first start",
 		Long: "create makes the slot as the relay does at its first start: it looks at server and publication, takes\n" +
 			"down that the next relay has to look through the table, and waits for every open transaction that\n" +
-			"has written something. It needs a role that may replicate. A slot that is there already is left alone.",
+			"has written something. It needs a role that may replicate. A slot that is there already is left alone.\n" +
+			"On a server that the relay does not work on before `outbox-relay adopt` it refuses, with exit code 14.",
 		Args: noArguments,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -257,7 +258,40 @@ func (p *program) withSlot(cmd *cobra.Command, needed bool, do func(context.Cont
 			return err
 		}
 		operator := operate.New(conn, cfg.Schema)
+		if needed {
+			if err := mayMakeSlot(ctx, conn, operator, cfg.CDC.Slot); err != nil {
+				return err
+			}
+		}
 		source.BeforeCreate(nil, func(ctx context.Context) error { return operator.ExpectNewSlot(ctx, cfg.CDC.Slot) })
 		return do(ctx, slotAct{cfg, operator, source})
 	})
+}
+
+// mayMakeSlot refuses a slot that no relay would read: dispatching is held here. On
+// a copy for tests it would keep WAL for ever.
+func mayMakeSlot(ctx context.Context, conn *pgx.Conn, o *operate.Operator, slot string) error {
+	var standby bool
+	if err := conn.QueryRow(ctx, "select pg_is_in_recovery()").Scan(&standby); err != nil || standby {
+		return err // of a standby there is more to say than this
+	}
+	found, err := o.Cluster(ctx, slot)
+	if err != nil || !found.Held() {
+		return err
+	}
+	return &heldError{found}
+}
+
+// heldError says that a relay does nothing on this server.
+type heldError struct{ found *operate.Adoption }
+
+func (e *heldError) Error() string {
+	return fmt.Sprintf("no slot is made here: the relay was on system %s, timeline %d, and this is system %s, timeline %d; dispatching is held",
+		e.found.KnownSystem, e.found.KnownTimeline, e.found.System, e.found.Timeline)
+}
+
+// Hint says what a person does about it.
+func (e *heldError) Hint() string {
+	return "if the relay is to work here, `outbox-relay adopt` shows what it would send, and lets it with --yes; it makes the slot itself then. " +
+		"A copy for tests needs none: it would keep WAL for ever"
 }

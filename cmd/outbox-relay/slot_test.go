@@ -41,6 +41,24 @@ func TestSlot_CreateAndShow(t *testing.T) {
 	d.end()
 }
 
+// No relay would read a slot on a cluster that is not adopted; it would keep WAL for
+// ever.
+func TestSlot_NotBeforeTheClusterIsAdopted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	slot := r.settings["RELAY_SLOT"]
+	sql(t, r.url, `insert into outbox.relays (slot, system_identifier, timeline, reconciled_at) values ('`+slot+`', 4711, 1, now())`)
+	for _, args := range [][]string{{"create"}, {"recreate"}, {"recreate", "--yes"}} {
+		expectCode(t, r.settings, exitNeedsPerson, slotVerb(args...), "no slot is made here", "system 4711", "dispatching is held", "`outbox-relay adopt`")
+	}
+	if r.slotExists(t) {
+		t.Error("there is a slot")
+	}
+	expectCode(t, r.settings, exitStopped, slotVerb("drop", "--yes"), "does not exist")
+	expectCode(t, r.settings, exitStopped, []string{"adopt", "--yes"}, "adopted")
+	expectCode(t, r.settings, exitStopped, slotVerb("create"), "made")
+}
+
 // OPS-05: a slot of somebody else is told and left alone.
 func TestSlot_OfSomebodyElse(t *testing.T) {
 	t.Parallel()
