@@ -127,8 +127,10 @@ func (q *Requests) FailedPercent() string {
 	}
 }
 
-// Mean and Tail are the times, for people.
+// Mean is MeanSeconds for people.
 func (q *Requests) Mean() string { return seconds(q.MeanSeconds) }
+
+// Tail is SlowSeconds for people.
 func (q *Requests) Tail() string { return seconds(q.SlowSeconds) }
 
 // Number makes a number of the count.
