@@ -76,6 +76,21 @@ func (r *reader) readPossibilities(ctx context.Context, name string) error {
 	}
 	if !byID {
 		add("its row was deleted: what became of it is known by its number only")
+		here, err := r.here(ctx)
+		if err != nil {
+			return err
+		}
+		add("it was written elsewhere: this is schema %s of database %s on %s. A server that the outbox has left may still have it "+
+			"(\"Another cluster\" in docs/operations.md)", r.cfg.Schema, r.tx.Conn().Config().Database, here)
 	}
 	return nil
+}
+
+// here is how one tells this server from others. Behind a proxy the address alone
+// would say little.
+func (r *reader) here(ctx context.Context) (text string, err error) {
+	err = r.tx.QueryRow(ctx, `
+		select coalesce('server ' || host(inet_server_addr()) || ', port ' || inet_server_port(), 'this machine''s server')
+			|| ', system ' || (select system_identifier from pg_control_system())`).Scan(&text)
+	return text, err
 }
