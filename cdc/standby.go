@@ -42,7 +42,9 @@ func (s *Source) standBy(ctx context.Context, conn *pgx.Conn, database string) (
 			return waited, err
 		}
 		if found.holder == "" || found.lost() {
-			s.become(Connecting)
+			if waited { // or it goes on with what it was at, be it held
+				s.become(Connecting)
+			}
 			return waited, nil
 		}
 		if found.holder != known {
@@ -70,7 +72,7 @@ func (s *Source) logHolder(ctx context.Context, conn *pgx.Conn, pid string) {
 	if err != nil {
 		s.log.Debug("holder of the slot cannot be named", zap.Error(err))
 	}
-	s.keeper.Store(&keeper{who: who.String()})
+	s.keeper.Store(&keeper{who: who.String(), pid: pidOf(pid)})
 	s.log.Info("slot is held by another session, standing by", who.fields()...)
 }
 
@@ -81,7 +83,16 @@ const holderLooks = 8
 // keeper is who has the slot while we stand by.
 type keeper struct {
 	who   string
+	pid   int       // 0 if it is not known
 	heard time.Time // when the server heard from it last; zero if that is not known
+}
+
+func pidOf(text string) int {
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return pid
 }
 
 // selectHeard asks when a walsender heard from its client, who answers every few
@@ -104,7 +115,7 @@ func (s *Source) hearHolder(ctx context.Context, conn *pgx.Conn, pid string) {
 		return
 	}
 	if k := s.keeper.Load(); k != nil {
-		s.keeper.Store(&keeper{who: k.who, heard: time.Now().Add(-time.Duration(*age * float64(time.Second)))})
+		s.keeper.Store(&keeper{who: k.who, pid: k.pid, heard: time.Now().Add(-time.Duration(*age * float64(time.Second)))})
 	}
 }
 

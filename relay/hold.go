@@ -42,6 +42,8 @@ type hold struct {
 	pending    int   // deferrals on their way into the table
 	tail       list  // live messages, while closing
 	into       *hold // what this hold became a part of
+
+	drains time.Time // since when it drains
 }
 
 // beforeAll is lower than every position: those of redriven messages are

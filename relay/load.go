@@ -126,18 +126,18 @@ func (r *router) startDraining(now time.Time) {
 	for _, q := range r.queues {
 		r.reorder(q)
 		if q.hold != nil && q.hold.state == held && loadable(q) {
-			r.drain(q.hold)
+			r.drain(now, q.hold)
 		}
 	}
 	for h := range r.parked {
 		if r.flows(h.queue) && r.sendable(now, h.queue) {
-			r.drain(h)
+			r.drain(now, h)
 		}
 	}
 }
 
-func (r *router) drain(h *hold) {
-	h.state = draining
+func (r *router) drain(now time.Time, h *hold) {
+	h.state, h.drains = draining, now
 	r.draining[h] = true
 	delete(r.parked, h)
 }
@@ -325,12 +325,12 @@ func (r *router) takeDue(now time.Time, d *deferredRow) {
 	case d.reason == reasonScheduled:
 		r.takeScheduled(now, q, d)
 	default:
-		r.takeLane(q, d)
+		r.takeLane(now, q, d)
 	}
 }
 
 // takeLane lets a lane drain whose first row's time has come.
-func (r *router) takeLane(q *queue, d *deferredRow) {
+func (r *router) takeLane(now time.Time, q *queue, d *deferredRow) {
 	l := r.ensureLane(q, d.row.OrderingKey)
 	if l.hold == nil {
 		if q.hold != nil && d.position > q.hold.cursor {
@@ -341,7 +341,7 @@ func (r *router) takeLane(q *queue, d *deferredRow) {
 	if l.hold.state != held {
 		return
 	}
-	r.drain(l.hold)
+	r.drain(now, l.hold)
 	if l.busy() && q.hold == nil {
 		// Somebody put a row into the table while the lane was live. What is in
 		// memory goes first, the row next, and what comes now waits for both.

@@ -1,5 +1,7 @@
 package relay
 
+import "go.uber.org/zap"
+
 // Field keys of log lines, the same words as in SQL and metrics.
 const (
 	keySlot        = "slot"
@@ -25,3 +27,12 @@ const (
 	keyHint = "hint"
 	keyWait = "wait"
 )
+
+// troubleFields are an error and, if anybody knows, what a person can do about it.
+func troubleFields(err error) []zap.Field {
+	fields := []zap.Field{zap.Error(err)}
+	if text := hintOf(err); text != "" {
+		fields = append(fields, zap.String(keyHint, text))
+	}
+	return fields
+}

@@ -56,7 +56,7 @@ func (s *session) retainAll(ctx context.Context) error {
 			}
 			told = true
 		case err != nil:
-			s.log.Warn("retention failed", zap.Error(err))
+			s.log.Warn("retention failed", troubleFields(err)...)
 		case n != removed{}:
 			s.log.Info("old rows removed", zap.Int64(keyMessages, n.messages), zap.Int64("claims", n.claims),
 				zap.Int64("dead_letters", n.deadLetters), zap.Int64("withdrawn", n.withdrawn))

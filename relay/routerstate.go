@@ -83,9 +83,13 @@ type QueueState struct {
 	// Waits is since when that has been so although nothing stands in the way of
 	// the queue, as far as anybody has looked.
 	Waits *time.Time `json:"waits"`
-	// HeldLanes counts lanes that wait in the table on their own, up to
-	// [HeldLanesBound] over all queues.
-	HeldLanes int `json:"held_lanes"`
+	// HeldLanes counts lanes that wait in the table on their own, behind a message that
+	// waits for its time or for a person, and DrainingLanes those that are on their way
+	// out of it, one message after the other, the first of them since DrainingSince. Of
+	// all queues together [HeldLanesBound] are counted.
+	HeldLanes     int        `json:"held_lanes"`
+	DrainingLanes int        `json:"draining_lanes"`
+	DrainingSince *time.Time `json:"draining_since"`
 	// LastSuccess is when it answered a request last, LastReturn when a request of
 	// it ended, whatever came of it.
 	LastSuccess *time.Time `json:"last_success"`
@@ -137,7 +141,7 @@ func (r *router) state(now time.Time) RouterState {
 		Cached: len(r.cache), InFlight: r.inFlight, InFlightLimit: r.cfg.MaxInFlight,
 		Endpoint: r.endpoint.state(), Queues: make([]QueueState, 0, len(r.queues)),
 	}
-	held := r.heldLanes()
+	lanes := r.heldLanes()
 	var oldest time.Time
 	for _, q := range r.queues {
 		s.Queues = append(s.Queues, QueueState{
@@ -145,7 +149,8 @@ func (r *router) state(now time.Time) RouterState {
 			InFlight: q.inFlight, InFlightLimit: r.limit(q), InMemory: q.inMemory,
 			Live: q.live.count(), Cached: q.fetched.count(),
 			Oldest: orNullTime(q.live.oldest()), OldestCached: orNullTime(q.fetched.oldest()),
-			Hold: q.hold.String(), Waits: r.waits(now, q), HeldLanes: held[q.name],
+			Hold: q.hold.String(), Waits: r.waits(now, q), HeldLanes: lanes[q.name].held,
+			DrainingLanes: lanes[q.name].draining, DrainingSince: orNullTime(lanes[q.name].since),
 			LastSuccess: orNullTime(q.lastSuccess), LastReturn: orNullTime(q.lastReturn),
 		})
 		if came := q.live.oldest(); !came.IsZero() && (oldest.IsZero() || came.Before(oldest)) {
@@ -169,20 +174,35 @@ func (r *router) waits(now time.Time, q *queue) *time.Time {
 	return orNullTime(q.waits)
 }
 
-// heldLanes counts the lanes of each queue that wait on their own, up to a bound:
-// there can be very many.
-func (r *router) heldLanes() map[string]int {
-	held := map[string]int{}
+// laneCount counts lanes of a queue that have messages in the table on their own.
+type laneCount struct {
+	held, draining int
+	since          time.Time // of the one that has been draining longest
+}
+
+// heldLanes counts the lanes of each queue, up to a bound: there can be very many.
+func (r *router) heldLanes() map[string]laneCount {
+	lanes := map[string]laneCount{}
 	looks := HeldLanesBound
 	for key, l := range r.lanes {
 		if looks--; looks < 0 {
 			break
 		}
-		if l.hold != nil {
-			held[key.queue]++
+		if l.hold == nil {
+			continue
 		}
+		n := lanes[key.queue]
+		if l.hold.state == held && !r.parked[l.hold] {
+			n.held++
+		} else {
+			n.draining++
+			if n.since.IsZero() || l.hold.drains.Before(n.since) {
+				n.since = l.hold.drains
+			}
+		}
+		lanes[key.queue] = n
 	}
-	return held
+	return lanes
 }
 
 func (g *gate) state() GateState {

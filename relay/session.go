@@ -158,7 +158,7 @@ func (r *Relay) retry(ctx context.Context, do func() error) error {
 			return ctx.Err()
 		}
 		if attempt == 1 {
-			r.log.Warn("database failed", zap.Error(err))
+			r.log.Warn("database failed", troubleFields(err)...)
 		}
 		if !waits.Sleep(ctx, backoff(attempt, 50*time.Millisecond, 2*time.Second)) {
 			return ctx.Err()

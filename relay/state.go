@@ -94,6 +94,8 @@ type SourceState struct {
 	// heard from that one last, if it tells.
 	SlotHolder  string     `json:"slot_holder"`
 	HolderHeard *time.Time `json:"holder_heard"`
+	// HolderPID is the process of the server that the holder has; 0 if it is not known.
+	HolderPID int `json:"holder_pid"`
 	// LastWord is when the server confirmed last that the stream is ours. Nothing
 	// is sent while it is older than Config.TrustWindow.
 	LastWord *time.Time `json:"last_word"`
@@ -169,7 +171,7 @@ func (r *Relay) State() State {
 func (r *Relay) sourceState(c *Condition) SourceState {
 	return SourceState{
 		Doing: c.Doing, Since: c.Since, Trouble: troubleOf(c.Trouble), Doubts: c.Doubts,
-		SlotHolder: c.Holder, HolderHeard: orNullTime(c.HolderHeard),
+		SlotHolder: c.Holder, HolderHeard: orNullTime(c.HolderHeard), HolderPID: c.HolderPID,
 		LastWord: orNullTime(r.source.LastWord()), Position: r.source.Position(), Turned: orNullTime(c.Turned),
 	}
 }
@@ -213,11 +215,19 @@ func hintOf(err error) string {
 		return text
 	}
 	if pgtext.SQLState(err) == sqlstateLockTimeout {
-		return lockHint
+		return lockHint(err)
 	}
 	return ""
 }
 
-// lockHint finds who has locks on the tables of the outbox, which statements of
-// the relay hold for moments only.
-const lockHint = "somebody holds a lock on a table of the outbox: select pid, relation::regclass, mode from pg_locks where granted and relation is not null"
+// lockHint says who has the lock that a statement of the relay waited for, and in
+// which function, if a trigger of somebody else called one: then it may be on a table
+// that is none of the outbox. The statements of the relay hold locks for moments only.
+func lockHint(err error) string {
+	text := "somebody holds a lock that the statement needs"
+	if at := pgtext.Function(err); at != "" {
+		text += " in " + at
+	}
+	return text + "; this says who: select b.pid, b.usename, b.application_name, b.state, b.xact_start from pg_stat_activity a, pg_stat_activity b " +
+		"where a.application_name like 'outbox-relay%' and b.pid = any (pg_blocking_pids(a.pid))"
+}

@@ -96,7 +96,7 @@ func (s *session) sweepAll(ctx context.Context) error {
 		case isPermanent(err):
 			return err
 		case err != nil:
-			s.log.Warn("sweep failed", zap.Error(err))
+			s.log.Warn("sweep failed", troubleFields(err)...)
 			wait = min(wait, sweepAgain)
 		case more:
 			wait = 0

@@ -130,7 +130,7 @@ func (w *writer) insist(own context.Context, what string, do func(context.Contex
 			return err
 		}
 		if !w.failing.Swap(true) {
-			w.log.Warn(what+" failed", zap.Error(err))
+			w.log.Warn(what+" failed", troubleFields(err)...)
 		}
 		if !waits.Sleep(own, backoff(attempt, 50*time.Millisecond, 2*time.Second)) {
 			return context.Cause(own)

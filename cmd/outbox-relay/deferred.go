@@ -20,6 +20,7 @@ func newDeferred(p *program) *cobra.Command {
 	}
 	cmd.AddCommand(
 		newDeferredList(p),
+		newDeferredKeys(p),
 		newMakeDue(p, operate.Scheduled, "release", "Send scheduled messages now",
 			"release sends messages now whose deliver_at is in the future. They take the place in their\n"+
 				"ordering key that they would have if they were written now."),

@@ -133,6 +133,13 @@ func TestDeferred_EndsTheWait(t *testing.T) {
 	if list.SchemaVersion != 1 || list.Matching.Count != 1 || len(list.Deferred) != 1 || list.Deferred[0].MessageID != 5 {
 		t.Errorf("list is %+v", list)
 	}
+	got = expectCode(t, r.settings, exitStopped, deferred("keys", "--json"))
+	var keys keyBacklogs
+	if err := json.Unmarshal([]byte(got.out), &keys); err != nil || keys.SchemaVersion != 1 || len(keys.Keys) == 0 || keys.Keys[0].Queue != "orders" {
+		t.Errorf("keys are %+v, %v", keys, err)
+	}
+	expectCode(t, r.settings, exitStopped, deferred("keys", "--queue", "orders", "--limit", "1"), "ORDERING KEY", "orders")
+	expectCode(t, r.settings, exitStopped, deferred("keys", "--queue", "none"), "no message is deferred")
 	expectCode(t, r.settings, exitStopped, deferred("release"), "2 messages wait for deliver_at", "nothing was changed")
 	expectCode(t, r.settings, exitUnexpected, deferred("release", "4"), "0 messages wait for deliver_at", "message 4 is transient, not before")
 	expectCode(t, r.settings, exitUnexpected, deferred("retry-now", "5"), "0 messages wait for a retry", "message 5 (held) goes as soon as")
@@ -196,6 +203,7 @@ func TestOperatorVerbs_WrongUsage(t *testing.T) {
 		{[]string{"dead-letters", "show", "k1"}, `"k1" is no message id; a key goes into --key`},
 		{[]string{"dead-letters", "list", "--limit", "-1"}, "--limit is -1"},
 		{[]string{"deferred", "list", "--older-than", "-1h"}, "a duration is negative"},
+		{[]string{"deferred", "keys", "--limit", "0"}, "--limit is 0, want 1 or more"},
 		{[]string{"dead-letters", "list", "--older-than", "yesterday"}, "yesterday"},
 	} {
 		expectCode(t, nil, exitUsage, c.args, c.want)

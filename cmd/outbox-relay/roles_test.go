@@ -77,6 +77,7 @@ var jobs = []struct {
 	{everybody, []string{"dead-letters", "list"}},
 	{everybody, []string{"dead-letters", "show", "1"}},
 	{everybody, []string{"deferred", "list"}},
+	{everybody, []string{"deferred", "keys"}},
 	{everybody, []string{"queues", "list"}},
 	{everybody, []string{"queues", "show", "orders"}},
 	{deciding, []string{"deferred", "retry-now", "--yes"}},

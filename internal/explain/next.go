@@ -9,9 +9,12 @@ import (
 	"github.com/outbox-relay/outbox-relay/internal/plural"
 )
 
-// longWaiting is the age from which on a message without outcome makes one ask
-// whether the stream has shown it.
-const longWaiting = time.Minute
+// From aMoment on a message without outcome makes one ask what is in its way, and
+// from longWaiting on whether the stream has shown it.
+const (
+	aMoment     = 2 * time.Second
+	longWaiting = time.Minute
+)
 
 func (r *Report) judgeWaiting() {
 	age := ""
@@ -24,6 +27,9 @@ func (r *Report) judgeWaiting() {
 	case r.Message.CreatedAt != nil && r.At.Sub(*r.Message.CreatedAt) > longWaiting:
 		r.Next = "the relay takes it when the stream comes to it; verify says whether the stream has passed it, which would be a fault"
 		r.command("verify --from %d --to %d", r.MessageID, r.MessageID)
+	case r.Message.CreatedAt != nil && r.At.Sub(*r.Message.CreatedAt) > aMoment:
+		r.Next = "the relay takes it as soon as the stream comes to it, which is a matter of milliseconds in normal life; status says what keeps it"
+		r.command("status")
 	default:
 		r.Next = "the relay takes it as soon as the stream comes to it, within milliseconds in normal life"
 	}

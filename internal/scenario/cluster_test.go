@@ -13,6 +13,7 @@ import (
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/relaybin"
 	"github.com/outbox-relay/outbox-relay/internal/scenario"
+	"github.com/outbox-relay/outbox-relay/relay"
 )
 
 // restore copies the outbox of one database into another that is migrated and
@@ -105,6 +106,11 @@ func TestCluster_AnotherOneIsHeldUntilItIsAdopted(t *testing.T) {
 		}
 		return nil
 	})
+
+	h := patientOf(t, p)
+	if state, err := h.status(); err != nil || state.Ready.Phase != relay.Holding || state.Ready.At.Sub(state.Ready.Since) < 5*time.Second {
+		t.Errorf("/status: %v, %s since %s, and it is %s", err, state.Ready.Phase, state.Ready.Since, state.Ready.At)
+	}
 
 	second := relaybin.Run(t, copied.Env, "run")
 	pgtest.Eventually(t, scenario.Patience, func() error {

@@ -377,7 +377,7 @@ func TestOPS06_TableLocked(t *testing.T) {
 		if round.insert {
 			w.Insert(scenario.Batch(fmt.Sprintf("m%d", i), 10, "a", "")...)
 		}
-		h.turnsRed(append(round.reasons, "lock timeout", "pg_locks")...)
+		h.turnsRed(append(round.reasons, "lock timeout", "pg_blocking_pids")...)
 		unlock()
 		h.turnsGreen()
 	}

@@ -1,8 +1,11 @@
 package scenario_test
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/outbox-relay/outbox-relay/internal/scenario"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
@@ -19,4 +22,22 @@ func TestStory_RequestsFail(t *testing.T) {
 	h.tells(w, "requests failed in the last minute, most of them with transient")
 	stop()
 	w.Settle()
+}
+
+// A release writes all messages under one ordering key: they go one after the other,
+// the queue and those of other keys are well, and everything names what it is.
+func TestStory_HotKey(t *testing.T) {
+	t.Parallel()
+	w := brisk(scenario.New(t))
+	w.Fault(emulator.Fault{Route: "queue.publish", Delay: 40 * time.Millisecond})
+	h := examine(t, process(t, w, nil))
+	for range 8 { // for 16 seconds
+		w.Commit(w.Conn, scenario.Batch(fmt.Sprintf("shop-%d", len(w.Keys())), 50, "shop-1")...)
+	}
+	h.tells(w, "the messages of 1 ordering key come faster than they go one after the other")
+	if text := verb(t, w, 0, "deferred", "keys", "--queue", scenario.QueueName); !strings.Contains(text, "shop-1") {
+		t.Errorf("the key is not named:\n%s", text)
+	}
+	w.Settle()
+	h.forgets("hot_key")
 }

@@ -206,7 +206,7 @@ func (o *overview) listQueues(counts relay.Counts, requests []Requests) {
 	}
 	for _, r := range rows {
 		r.hold(o.Report)
-		r.judge(o.State.Router.Endpoint.Closed)
+		r.judge(o.State.At, o.State.Router.Endpoint.Closed)
 		o.Queues = append(o.Queues, *r)
 	}
 	slices.SortFunc(o.Queues, func(a, b queueRow) int { return strings.Compare(a.Name, b.Name) })
@@ -224,7 +224,7 @@ func (r *queueRow) hold(report *status.Report) {
 }
 
 // judge says how a queue is doing.
-func (r *queueRow) judge(endpointClosed bool) {
+func (r *queueRow) judge(now time.Time, endpointClosed bool) {
 	switch s := r.State; {
 	case r.Paused:
 		r.Level, r.Word = "warn", "paused"
@@ -241,6 +241,9 @@ func (r *queueRow) judge(endpointClosed bool) {
 		r.Level, r.Word = "idle", "quiet"
 	case s.HeldLanes > 0:
 		r.Level, r.Word = "warn", plural.Of(s.HeldLanes, "key held", "keys held")
+	case hot(s, now):
+		r.Level, r.Word = "warn", plural.Of(s.DrainingLanes, "key behind", "keys behind")
+		r.Text = "messages of a key go one after the other, and more come"
 	default:
 		r.Level, r.Word = "good", "open"
 	}

@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/plural"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/relay"
@@ -73,9 +75,18 @@ func (e *examiner) standby() {
 		e.fail("source", &trouble.Since, trouble.Hint, "cannot take over: %s", trouble.Text)
 	}
 	if e.age(source.HolderHeard) >= e.cfg.HolderPatience && e.cfg.HolderPatience > 0 {
-		e.fail("holder_silent", source.HolderHeard, "end that session if its relay is gone: select pg_terminate_backend(pid)",
+		e.fail("holder_silent", source.HolderHeard, endSession(source),
 			"the slot is held by %s, from whom the server has heard nothing for %s", source.SlotHolder, e.ago(source.HolderHeard))
 	}
+}
+
+// endSession ends the session that has the slot. The relay's own role may.
+func endSession(s *relay.SourceState) string {
+	const hint = "if that relay hangs or is gone, end its session, as the relay's role or an administrator: select pg_terminate_backend"
+	if s.HolderPID == 0 {
+		return hint + "(active_pid) from pg_replication_slots where slot_name is the relay's"
+	}
+	return fmt.Sprintf("%s(%d)", hint, s.HolderPID)
 }
 
 // active is about a relay that has the stream.
@@ -191,7 +202,7 @@ func gateHint(g *relay.GateState) string {
 
 // queue is about one queue.
 func (e *examiner) queue(q *relay.QueueState) {
-	waiting := q.InMemory > 0 || q.Hold != "" || q.HeldLanes > 0
+	waiting := q.InMemory > 0 || q.Hold != "" || q.HeldLanes > 0 || q.DrainingLanes > 0
 	e.gate("queue", "queue "+q.Name, &q.Gate, !waiting)
 	if e.age(q.Oldest) >= e.cfg.MaxAge {
 		e.fail("oldest", q.Oldest, "", "queue %s: a message was read %s ago and has no outcome", q.Name, e.ago(q.Oldest))
@@ -203,11 +214,45 @@ func (e *examiner) queue(q *relay.QueueState) {
 	switch {
 	case q.Paused:
 		e.warn("paused", q.At, "outbox-relay queues resume "+q.Name, "queue %s is paused %s; its messages wait", q.Name, q.Told(clock))
-	case q.Hold != "" && !follows:
-		e.warn("backlog", nil, "", "queue %s: messages wait in the table, new ones behind them (%s)", q.Name, q.Hold)
+	case !follows && (q.Hold != "" || rateBound(q)):
+		e.backlog(q)
 	}
 	if q.HeldLanes > 0 && !follows {
 		e.held(q)
+	}
+	if !follows && q.Hold == "" && hot(q, e.state.At) {
+		e.warn("hot_key", q.DrainingSince, "outbox-relay deferred keys --queue "+q.Name,
+			"queue %s: the messages of %s come faster than they go one after the other, for %s now; those of other keys pass them",
+			q.Name, plural.Of(q.DrainingLanes, "ordering key", "ordering keys"), e.ago(q.DrainingSince))
+	}
+}
+
+// hot reports whether ordering keys have been on their way out of the table for so
+// long that it is not a moment's crowd.
+func hot(q *relay.QueueState, now time.Time) bool {
+	return q.DrainingSince != nil && now.Sub(*q.DrainingSince) >= patience
+}
+
+// rateBound reports whether a queue has much more in memory than its rate lets go.
+func rateBound(q *relay.QueueState) bool {
+	return q.RatePerSecond > 0 && float64(q.InMemory) > patience.Seconds()*q.RatePerSecond
+}
+
+// backlog is about a queue that takes less than comes, or is catching up.
+func (e *examiner) backlog(q *relay.QueueState) {
+	text := "queue " + q.Name + ": messages wait"
+	if q.Hold != "" {
+		text += " in the table, new ones behind them (" + q.Hold + ")"
+	}
+	switch {
+	case q.RatePerSecond > 0:
+		e.warn("backlog", nil, fmt.Sprintf("if they are to go faster: outbox-relay queues set %s rate_per_second=N", q.Name),
+			"%s, and rate_per_second lets %g a second go", text, q.RatePerSecond)
+	case q.InFlight > 0 && q.InFlight >= q.InFlightLimit:
+		e.warn("backlog", nil, fmt.Sprintf("the queue is slow, or few may be in flight: outbox-relay queues set %s max_in_flight=N", q.Name),
+			"%s, and as many requests are in flight as may be, %d", text, q.InFlightLimit)
+	default:
+		e.warn("backlog", nil, "", "%s", text)
 	}
 }
 
@@ -215,10 +260,14 @@ func (e *examiner) queue(q *relay.QueueState) {
 func (e *examiner) held(q *relay.QueueState) {
 	if dead := deadHeads(e.report, q); dead > 0 {
 		e.warn("held", nil, "outbox-relay dead-letters list --queue "+q.Name,
-			"queue %s: %d ordering keys wait, %d of them behind a dead letter until a person has decided about it", q.Name, q.HeldLanes, dead)
+			"queue %s: %s, %d of them behind a dead letter until a person has decided about it", q.Name, keysWait(q), dead)
 		return
 	}
-	e.warn("held", nil, "outbox-relay deferred list --queue "+q.Name, "queue %s: %d ordering keys wait behind a message that failed", q.Name, q.HeldLanes)
+	e.warn("held", nil, "outbox-relay deferred keys --queue "+q.Name, "queue %s: %s behind a message that failed", q.Name, keysWait(q))
+}
+
+func keysWait(q *relay.QueueState) string {
+	return plural.Of(q.HeldLanes, "ordering key waits", "ordering keys wait")
 }
 
 // deadHeads is how many lanes of a queue wait for a person, as far as is known.
