@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -273,5 +274,43 @@ func TestSEC03_TLSOnBothConnections(t *testing.T) {
 		if strings.Contains(line, "connection authorized: user="+relayRole) && !strings.Contains(line, "SSL enabled") {
 			t.Errorf("a connection in plain text: %s", line)
 		}
+	}
+}
+
+// When the server's certificate expires is known where it counts: where the relay
+// would not believe the server afterwards.
+func TestMetrics_CertificateExpires(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	w := scenario.On(t, cluster.Migrated(t))
+	good := newAuthority(t, "good")
+	certificate, key := good.issue(t, "localhost")
+	encrypt(t, cluster, w, certificate, key)
+	u, err := url.Parse(w.Env["DATABASE_URL"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = fmt.Sprintf("localhost:%d", cluster.Port())
+	for mode, known := range map[string]bool{"verify-full": true, "verify-ca": true, "require": false} {
+		u.RawQuery = "sslmode=" + mode
+		if known {
+			u.RawQuery += "&sslrootcert=" + good.file
+		}
+		w.Env["DATABASE_URL"] = u.String()
+		p := process(t, w, nil)
+		h := patientOf(t, p)
+		var all scrape
+		pgtest.Eventually(t, scenario.Patience, func() (err error) {
+			if all, err = h.scrape(); err == nil && all["database_read_duration_seconds"] == 0 {
+				err = errors.New("the database has not been looked at")
+			}
+			return err
+		})
+		expires, found := all[`database_certificate_expiry_timestamp_seconds{certificate="server"}`]
+		if left := time.Until(time.Unix(int64(expires), 0)); found != known || known && (left <= 0 || left > time.Hour) {
+			t.Errorf("%s: it expires in %s (%v)", mode, left, found)
+		}
+		terminate(t, p)
+		p.AwaitExit(t, 0)
 	}
 }
