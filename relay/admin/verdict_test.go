@@ -141,6 +141,13 @@ func TestReady(t *testing.T) {
 			s.Router.Endpoint = gate(relay.EndpointClosed, 0)
 			s.Router.Queues = []relay.QueueState{{Name: "orders", Hold: "held", HeldLanes: 2}}
 		}, "fail endpoint"},
+		{"more than a rate lets go", queue(func(q *relay.QueueState) { q.RatePerSecond, q.InMemory = 14, 200 }), "ok backlog"},
+		{"no more than a rate lets go", queue(func(q *relay.QueueState) { q.RatePerSecond, q.InMemory = 14, 100 }), "ok"},
+		{"a hot key", queue(func(q *relay.QueueState) { q.DrainingLanes, q.DrainingSince = 1, ago(10*time.Second) }), "ok hot_key"},
+		{"a crowd of a moment", queue(func(q *relay.QueueState) { q.DrainingLanes, q.DrainingSince = 1, ago(9*time.Second) }), "ok"},
+		{"lanes drain beside their queue", queue(func(q *relay.QueueState) {
+			q.Hold, q.DrainingLanes, q.DrainingSince = "draining", 1, ago(time.Minute)
+		}), "ok backlog"},
 		{"one lane of many", queue(func(q *relay.QueueState) { q.HeldLanes = 1 }), "ok held"},
 
 		{"router mute", func(s *relay.State) { s.Router.At = *ago(10 * time.Second) }, "fail router"},
@@ -155,6 +162,26 @@ func TestReady(t *testing.T) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// A backlog says what it waits for, as far as that is a setting.
+func TestReady_WhatABacklogWaitsFor(t *testing.T) {
+	t.Parallel()
+	for want, q := range map[string]relay.QueueState{
+		"queue orders: messages wait in the table, new ones behind them (draining), and rate_per_second lets 14 a second go": {RatePerSecond: 14, Hold: "draining"},
+		"queue orders: messages wait, and rate_per_second lets 14 a second go":                                               {RatePerSecond: 14, InMemory: 500},
+		"queue orders: messages wait in the table, new ones behind them (held), and as many requests are in flight as may be, 8": {
+			Hold: "held", InFlight: 8, InFlightLimit: 8,
+		},
+		"queue orders: messages wait in the table, new ones behind them (draining)": {Hold: "draining", InFlight: 3, InFlightLimit: 8},
+	} {
+		state := idle()
+		q.Name = "orders"
+		state.Router.Queues = []relay.QueueState{q}
+		if got := admin.Ready(defaults(), &state, nil).Warnings; len(got) != 1 || got[0].Code != "backlog" || got[0].Text != want {
+			t.Errorf("got %+v, want %q", got, want)
+		}
 	}
 }
 
