@@ -22,7 +22,7 @@ func (s *Source) Condition() vital.Condition {
 	switch {
 	case state == Standby:
 		if k := s.keeper.Load(); k != nil {
-			c.Holder, c.HolderHeard = k.who, k.heard
+			c.Holder, c.HolderPID, c.HolderHeard = k.who, k.pid, k.heard
 		}
 	case state == Streaming && session != nil:
 		c.Turned = time.Unix(0, max(session.turned.Load(), session.begun.UnixNano()))

@@ -26,8 +26,10 @@ type Condition struct {
 	// Doubts is what a person should mend although messages come, or most of them;
 	// empty if there is nothing.
 	Doubts string
-	// Holder says in Standby who reads, for people.
-	Holder string
+	// Holder says in Standby who reads, for people, and HolderPID which process of the
+	// server that is; 0 if it is not known.
+	Holder    string
+	HolderPID int
 	// HolderHeard is when the server heard from the holder last, as far as it
 	// tells; zero if it does not.
 	HolderHeard time.Time
