@@ -218,7 +218,8 @@ func TestOPS06_PostgresDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy.Refuse(false)
-	h.turnsRed("fail: starting", "slot creation waits for an open transaction: pid")
+	h.turnsRed("fail: starting", "slot creation waits for an open transaction: pid", "RELAY_MODE=poll sends meanwhile")
+	verbSays(t, w, "status", "no relay is streaming: its slot is being made since ", "and waits for pid ")
 	if err := open.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -261,11 +262,25 @@ func TestOPS06_ServerSilent(t *testing.T) {
 		awake := func() { _ = syscall.Kill(walsender, syscall.SIGCONT) }
 		t.Cleanup(awake)
 		w.Insert(scenario.Message{Key: "unseen"})
-		h.turnsRed("fail holder_silent", fmt.Sprintf("pid %d", walsender))
+		h.turnsRed("fail holder_silent", fmt.Sprintf("pid %d", walsender), fmt.Sprintf("select pg_terminate_backend(%d)", walsender))
+		verbSays(t, w, "status", ", but the server has heard nothing from it for ", fmt.Sprintf("select pg_terminate_backend(%d)", walsender))
+		verbSays(t, w, "doctor", "D12", "the server has heard nothing from it for ", fmt.Sprintf("select pg_terminate_backend(%d)", walsender))
 		awake()
 		h.turnsGreen("ok: active")
 		w.Settle()
 	})
+}
+
+// verbSays runs a verb and looks for what it has to say.
+func verbSays(t *testing.T, w *scenario.World, verb string, parts ...string) {
+	t.Helper()
+	p := relaybin.Run(t, w.Env, verb)
+	p.AwaitExit(t, 0)
+	for _, part := range parts {
+		if !strings.Contains(p.Stdout(), part) {
+			t.Errorf("%s lacks %q:\n%s", verb, part, p.Stdout())
+		}
+	}
 }
 
 func frozen(t *testing.T, w *scenario.World, proxy *netfault.Proxy, h *patient) {
@@ -321,7 +336,7 @@ func TestOPS06_PoisonRow(t *testing.T) {
 	stop := w.Writers(2)
 	awaitLife(t, w, "before")
 	w.Insert(scenario.Message{Key: "refused", OrderingKey: "x"}, scenario.Message{Key: "fails", OrderingKey: "y"})
-	h.turnsGreen("warn dead_letters: 1 dead letter needs a person", "warn held: queue orders: 1 ordering keys")
+	h.turnsGreen("warn dead_letters: 1 dead letter needs a person", "warn held: queue orders: 1 ordering key waits")
 	scenario.Throughout(t, 3*time.Second, func() error { return h.ready() })
 	stop()
 	w.Forget("refused", "fails")
