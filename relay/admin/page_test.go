@@ -151,6 +151,7 @@ func TestPage_Queues(t *testing.T) {
 		{Name: "invoices", InMemory: 235, Live: 5, Cached: 230, HeldLanes: 9},
 		{Name: "orders", InMemory: 7, Live: 7},
 		{Name: "slow", HeldLanes: 1, Hold: "draining"},
+		{Name: "stopped", HeldLanes: 2, Gate: relay.GateState{Closed: true, Class: "transient"}},
 	}
 	page := showLook(t, state, &admin.Look{
 		Report: &status.Report{
@@ -170,9 +171,10 @@ func TestPage_Queues(t *testing.T) {
 			"Queue": "invoices ordering=queue max_in_flight=3 rate_per_second=0.5 on_dead_letter=hold",
 			"Gate":  "9 keys held 8 keys behind dead letters, until a person decides 1 key behind a message that failed", "In memory": "5", "Deferred": "238 230 in memory",
 		},
-		"orders": {"Queue": "orders", "Gate": "open", "In memory": "7", "Deferred": "0"},
-		"mails":  {"Queue": "mails", "Gate": "quiet", "In memory": "0 300 unseen"},
-		"slow":   {"Gate": "draining the backlog goes out, new messages behind it 1 key behind a message that failed"},
+		"orders":  {"Queue": "orders", "Gate": "open", "In memory": "7", "Deferred": "0"},
+		"mails":   {"Queue": "mails", "Gate": "quiet", "In memory": "0 300 unseen"},
+		"stopped": {"Gate": "closed transient"},
+		"slow":    {"Gate": "draining the backlog goes out, new messages behind it 1 key behind a message that failed"},
 	} {
 		got := cells(t, page, queue)
 		for name, text := range want {

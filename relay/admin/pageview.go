@@ -205,7 +205,7 @@ func (o *overview) listQueues(counts relay.Counts, requests []Requests) {
 		}
 	}
 	for _, r := range rows {
-		r.hold(o.Report)
+		r.hold(o.Report, o.State.Router.Endpoint.Closed)
 		r.judge(o.State.At, o.State.Router.Endpoint.Closed)
 		o.Queues = append(o.Queues, *r)
 	}
@@ -215,10 +215,15 @@ func (o *overview) listQueues(counts relay.Counts, requests []Requests) {
 	}
 }
 
-// hold says behind what keys wait on their own.
-func (r *queueRow) hold(report *status.Report) {
-	if s := r.State; s != nil {
-		r.Dead = deadHeads(report, s)
+// hold says behind what keys wait on their own. While nothing goes to the queue,
+// others fail as well, and only who waits for a person is told of.
+func (r *queueRow) hold(report *status.Report, endpointClosed bool) {
+	s := r.State
+	if s == nil {
+		return
+	}
+	r.Dead = deadHeads(report, s)
+	if !r.Paused && !s.Gate.Closed && !endpointClosed {
 		r.Failed = s.HeldLanes - r.Dead
 	}
 }
