@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/explain"
 	"github.com/outbox-relay/outbox-relay/internal/hint"
 	"github.com/outbox-relay/outbox-relay/internal/infraiadmin"
@@ -77,7 +78,7 @@ func exitCode(err error) int {
 		return exitNoMessage
 	case is[*verifyError](err):
 		return exitVerifyFailed
-	case is[*poll.OperatorError](err), is[*heldError](err):
+	case is[*poll.OperatorError](err), is[*heldError](err), is[*doctor.RightsError](err):
 		return exitNeedsPerson
 	case is[*infraiadmin.Different](err), queueNeedsPerson(err):
 		return exitNeedsPerson

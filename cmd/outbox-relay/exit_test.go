@@ -12,6 +12,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/explain"
 	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
@@ -37,6 +38,7 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("open: %w", cdc.ErrSlotLost), exitSlotLost},
 		{fmt.Errorf("open: %w", cdc.ErrSlotForeign), exitSlotLost},
 		{&doctorError{failed: 1}, exitDoctorFailed},
+		{fmt.Errorf("start: %w", &doctor.RightsError{}), exitNeedsPerson},
 		{&repairError{"D28"}, exitDoctorFailed},
 		{&explain.UnknownError{}, exitNoMessage},
 		{&verifyError{new(verify.Report)}, exitVerifyFailed},
@@ -89,9 +91,9 @@ func TestRun_NeedsAPerson_Rights(t *testing.T) {
 	expectCode(t, environment, exitNeedsPerson, []string{"run"}, "permission denied", "grants print")
 	expectCode(t, environment, exitNeedsPerson, []string{"status"}, "permission denied", "grants print")
 	sql(t, r.url, "grant usage on schema outbox to "+role, "grant select on all tables in schema outbox to "+role)
+	expectCode(t, environment, exitNeedsPerson, []string{"run"}, "lacks rights that the relay uses: insert on dispatched", "relays", "grants print")
+	sql(t, r.url, "grant insert, update, delete on all tables in schema outbox to "+role, "grant execute on all functions in schema outbox to "+role)
 	expectCode(t, environment, exitNeedsPerson, []string{"run"}, `alter role \"`+role+`\" replication`)
-	sql(t, r.url, "alter role "+role+" replication")
-	expectCode(t, environment, exitNeedsPerson, []string{"run"}, "permission denied", "relays", "grants print")
 }
 
 // dropRole drops a role with what it was granted. It is for the test's end.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/cdc"
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/waits"
@@ -70,8 +71,24 @@ func (p *program) relay(ctx context.Context, cfg *config.Config, log *zap.Logger
 		}
 		return err
 	}
+	if err := requireRights(ctx, cfg); err != nil {
+		return err
+	}
 	tellUnusedSlots(ctx, cfg, log)
 	return moving.Run(ctx)
+}
+
+// requireRights returns a *doctor.RightsError if the relay could not write down what
+// becomes of the messages that it sends: nobody else would notice before the first
+// one has gone out. Whatever else is wrong the relay meets by itself.
+func requireRights(ctx context.Context, cfg *config.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*cfg.CDC.ConnectTimeout) // to connect, and to ask
+	defer cancel()
+	err := withConnection(ctx, cfg, func(conn *pgx.Conn) error { return doctor.RequireRights(ctx, conn, cfg.Schema) })
+	if is[*doctor.RightsError](err) {
+		return err
+	}
+	return nil
 }
 
 // tellUnusedSlots points out slots that relays of this outbox used before,

@@ -39,6 +39,32 @@ func TestOPS01_NoLogicalWAL(t *testing.T) {
 	refusedAtTheStart(t, w, w.Env, "wal_level", "replica", "logical", "restart")
 }
 
+// OPS-03: a relay that could not write down what becomes of its messages sends none.
+// It says which right is missing and how to give it, and starts once it is there.
+func TestOPS03_OneRightIsMissing(t *testing.T) {
+	t.Parallel()
+	w := scenario.New(t)
+	role := asRole(t, w)
+	w.Insert(scenario.Message{Key: "not-yet"})
+	for _, right := range []string{"insert on outbox.dispatched", "delete on outbox.deferred", "insert on outbox.dead_letters"} {
+		w.Exec("revoke " + right + " from " + role)
+		r := relaybin.Run(t, w.Env, "run")
+		r.AwaitExit(t, 14)
+		verb, table, _ := strings.Cut(right, " on outbox.")
+		for _, part := range []string{"lacks rights that the relay uses: " + verb + " on " + table, "grant " + verb + ` on \"outbox\".\"` + table} {
+			if text := r.Log().Text(); !strings.Contains(text, part) {
+				t.Errorf("the relay does not say %q: %s", part, text)
+			}
+		}
+		w.Exec("grant " + right + " to " + role)
+	}
+	if sent := w.Queue.Journal().Entries(0, 0); len(sent) != 0 {
+		t.Errorf("something was sent: %+v", sent)
+	}
+	process(t, w, nil)
+	w.Settle()
+}
+
 // OPS-03: a role gets along with what `grants print` gives it and nothing else,
 // with the publication and the slot made by somebody else; a missing right is
 // named together with the way to give it.
