@@ -288,8 +288,10 @@ func TestRead_Unknown(t *testing.T) {
 		name   string
 		possib []string
 	}{
-		{"order-17", []string{`no message with the key "order-17"`, "never written with this key", "more than 7 days ago", "known by its number only",
-			"written elsewhere: this is schema outbox of database " + r.conn.Config().Database + " on server 127.0.0.1, port ", ", system "}},
+		{"order-17", []string{
+			`no message with the key "order-17"`, "never written with this key", "more than 7 days ago", "known by its number only",
+			"written elsewhere: this is schema outbox of database " + r.conn.Config().Database + " on server 127.0.0.1, port ", ", system ",
+		}},
 		{"4711", []string{"the highest one in the table is 2"}},
 		{"1", []string{"its transaction rolled back", "the lowest number that is kept is 2"}},
 	} {
