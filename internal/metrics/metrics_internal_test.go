@@ -68,7 +68,7 @@ func busy() *fakeRelay {
 				InFlight: 4, InFlightLimit: 256, OldestRequest: before(1),
 				Endpoint: relay.GateState{Closed: true, Class: "endpoint_closed"},
 				Queues: []relay.QueueState{
-					{Name: "orders", InFlight: 1, InMemory: 9, Hold: "held", HeldLanes: 3},
+					{Name: "orders", InFlight: 1, InMemory: 9, Hold: "held", HeldLanes: 3, DrainingLanes: 2},
 					{Name: "mails", Gate: relay.GateState{Closed: true}, InFlight: 2},
 					{Name: "late", Gate: relay.GateState{Closed: true}, Paused: true, InFlight: 1},
 				},
@@ -206,6 +206,7 @@ func TestMetrics_TellWhatTheRelayKnows(t *testing.T) {
 	expect(t, all, famPaused, "other 1")
 	expect(t, all, famHeld, "orders 1")
 	expect(t, all, famHeldLanes, "orders 3")
+	expect(t, all, famDrainingLanes, "orders 2")
 	expect(t, all, famQueueInFlight, "orders 1", "other 3")
 	expect(t, all, famLoopTrouble, "sweep 1")
 	expect(t, all, famSourceTrouble, "1")

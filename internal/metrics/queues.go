@@ -26,7 +26,9 @@ var (
 	famHeld = queues.gauge("queue_held",
 		"1 while new messages of a queue wait in the table behind others. For queue other: how many queues.", "", "queue")
 	famHeldLanes = queues.gauge("queue_held_lanes",
-		"Ordering keys of a queue that wait behind a message which is tried again or holds them.", "`outbox-relay deferred list --queue NAME`.", "queue")
+		"Ordering keys of a queue that wait behind a message which is tried again or holds them.", "`outbox-relay deferred keys --queue NAME`.", "queue")
+	famDrainingLanes = queues.gauge("queue_draining_lanes",
+		"Ordering keys of a queue whose messages go out of the table, one after the other.", "For long, while the queue is not held: a hot key. `outbox-relay deferred keys --queue NAME`.", "queue")
 	famQueueInFlight = queues.gauge("queue_requests_in_flight",
 		"Requests to a queue that are under way.", "", "queue")
 	famQueueInMemory = queues.gauge("queue_messages_in_memory",
@@ -39,7 +41,7 @@ var endpointClasses = []string{
 }
 
 // queueSum is the state of one queue, or of the other queues together.
-type queueSum struct{ closed, paused, held, lanes, inFlight, inMemory int }
+type queueSum struct{ closed, paused, held, lanes, draining, inFlight, inMemory int }
 
 func (sum *queueSum) add(q *relay.QueueState) {
 	one := func(is bool) int {
@@ -52,6 +54,7 @@ func (sum *queueSum) add(q *relay.QueueState) {
 	sum.paused += one(q.Paused)
 	sum.held += one(q.Hold != "")
 	sum.lanes += q.HeldLanes
+	sum.draining += q.DrainingLanes
 	sum.inFlight += q.InFlight
 	sum.inMemory += q.InMemory
 }
@@ -83,6 +86,7 @@ func (m *Metrics) queues(to sink, s *relay.State, c *relay.Counts) {
 		to.put(famPaused, float64(sum.paused), name)
 		to.put(famHeld, float64(sum.held), name)
 		to.put(famHeldLanes, float64(sum.lanes), name)
+		to.put(famDrainingLanes, float64(sum.draining), name)
 		to.put(famQueueInFlight, float64(sum.inFlight), name)
 		to.put(famQueueInMemory, float64(sum.inMemory), name)
 	}

@@ -213,8 +213,8 @@ func (e *examiner) queue(q *relay.QueueState) {
 	}
 	if !follows && q.Hold == "" && hot(q, e.state.At) {
 		e.warn("hot_key", q.DrainingSince, "outbox-relay deferred keys --queue "+q.Name,
-			"queue %s: the messages of %s come faster than they go one after the other, for %s now; those of other keys pass them",
-			q.Name, plural.Of(q.DrainingLanes, "ordering key", "ordering keys"), e.ago(q.DrainingSince))
+			"queue %s: %s a backlog of %s own, which has gone out one message after the other for %s; other keys pass it",
+			q.Name, plural.Of(q.DrainingLanes, "ordering key has", "ordering keys have"), plural.Agree(q.DrainingLanes, "its", "their"), e.ago(q.DrainingSince))
 	}
 }
 
