@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -108,8 +109,12 @@ func (p *program) printUnsent(a *operate.Adoption) error {
 	fmt.Fprintln(table, "\nQUEUE\tWITHOUT OUTCOME\tDEFERRED\tOLDEST WRITTEN\tNEWEST WRITTEN\tAFTER THE LAST RECORD")
 	for i := range a.Queues {
 		q := &a.Queues[i]
-		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\t%d\n",
-			quoteOdd(q.Queue), q.WithoutOutcome, q.Deferred, momentOr(q.Oldest), momentOr(q.Newest), q.AfterRecord)
+		after := "-"
+		if a.LastRecord != nil && !a.Adopted {
+			after = strconv.FormatInt(q.AfterRecord, 10)
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\t%s\n",
+			quoteOdd(q.Queue), q.WithoutOutcome, q.Deferred, momentOr(q.Oldest), momentOr(q.Newest), after)
 	}
 	fmt.Fprintln(table)
 	return table.Flush()

@@ -210,8 +210,13 @@ func (m *Mover) readSlot(ctx context.Context, tx pgx.Tx) error {
 	if err != nil || !making {
 		return err
 	}
-	if relay := m.Relay; relay != nil && relay.ReconciledAt == nil {
-		asked = &relay.UpdatedAt // each try is a new statement; this is when the slot was announced
+	// Each try is a new statement: the slot was announced before the first, in the
+	// row if there is one.
+	switch relay := m.Relay; {
+	case relay == nil:
+		asked = s.ActiveSince
+	case relay.ReconciledAt == nil:
+		asked = &relay.UpdatedAt
 	}
 	s.Making, err = readMaking(ctx, tx, s.ActivePID, asked)
 	return err
