@@ -200,6 +200,9 @@ func TestKeeper(t *testing.T) {
 
 	exec(t, p.conn, "select pg_replication_slot_advance("+literal(p.cfg.Slot)+", pg_current_wal_lsn())")
 	keeps("a transaction that is open: ", "A restart of the relay", "select pg_terminate_backend(")
+	exec(t, other, "prepare transaction 'of the report'")
+	keeps("prepared transaction 'of the report' of ", "only its owner knows which is right", "")
+	exec(t, other, "rollback prepared 'of the report'", "begin", "create table b ()")
 
 	exec(t, p.conn, "create role relay replication", "set role relay")
 	keeps("a transaction that is open", "as a role with pg_read_all_stats", "")

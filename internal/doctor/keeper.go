@@ -66,5 +66,9 @@ func (p *patient) openWriter(ctx context.Context) (keeper, error) {
 	k.remedy = "its owner ends it, or an administrator does; what the slot keeps falls within half a minute after that. A restart of the relay, or a " +
 		"new slot, changes nothing"
 	k.sql = oldest.end
+	if k.sql == nil {
+		k.remedy = "it ends in a session of its own database, with commit prepared or rollback prepared: only its owner knows which is right; what the slot " +
+			"keeps falls within half a minute after that. A restart of the relay, or a new slot, changes nothing"
+	}
 	return k, nil
 }
