@@ -220,14 +220,15 @@ func hintOf(err error) string {
 	return ""
 }
 
-// lockHint says who has the lock that a statement of the relay waited for, and in
-// which function, if a trigger of somebody else called one: then it may be on a table
-// that is none of the outbox. The statements of the relay hold locks for moments only.
+// lockHint says how to find who has the lock that a statement of the relay waited for,
+// and in which function, if a trigger of somebody else called one: then it may be on a
+// table that is none of the outbox. Between two attempts nobody waits for the lock, so
+// what is told is who can have it: a transaction that is older than the wait.
 func lockHint(err error) string {
 	text := "somebody holds a lock that the statement needs"
 	if at := pgtext.Function(err); at != "" {
 		text += " in " + at
 	}
-	return text + "; this says who: select b.pid, b.usename, b.application_name, b.state, b.xact_start from pg_stat_activity a, pg_stat_activity b " +
-		"where a.application_name like 'outbox-relay%' and b.pid = any (pg_blocking_pids(a.pid))"
+	return text + "; it is one of these transactions: select pid, usename, application_name, state, xact_start, left(query, 100) " +
+		"from pg_stat_activity where xact_start < now() - interval '5 s' order by xact_start (as the relay's role, or one with pg_read_all_stats)"
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox-relay/config"
+	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
 )
@@ -22,24 +23,31 @@ const (
 	relayBytes = 16 << 20
 )
 
+// selfPortrait is what a relay knows of itself: a part of the answer of /status.
+type selfPortrait struct {
+	Version int           `json:"version"`
+	Ready   admin.Verdict `json:"ready"`
+	Relay   relay.State   `json:"relay"`
+}
+
 // askRelay asks the relay that runs here what it knows of itself. It answers at
 // once: it asks nobody.
-func askRelay(ctx context.Context, cfg *config.Config) (*relay.State, error) {
+func askRelay(ctx context.Context, cfg *config.Config) (*selfPortrait, error) {
 	address, err := adminAddress(cfg.Admin.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("no relay was asked: %w", err)
 	}
-	state, err := askAt(ctx, "http://"+address+"/status?database=off")
+	portrait, err := askAt(ctx, "http://"+address+"/status?database=off")
 	if err != nil {
 		return nil, fmt.Errorf("the relay at %s could not be asked: %w", address, err)
 	}
-	return state, nil
+	return portrait, nil
 }
 
 // errSlowRelay says that a relay was given up.
 var errSlowRelay = fmt.Errorf("no answer within %s", relayTimeout)
 
-func askAt(ctx context.Context, address string) (*relay.State, error) {
+func askAt(ctx context.Context, address string) (*selfPortrait, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, relayTimeout, errSlowRelay)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
@@ -55,17 +63,14 @@ func askAt(ctx context.Context, address string) (*relay.State, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("something else than a relay answers there, with status %d", response.StatusCode)
 	}
-	var answer struct {
-		Version int         `json:"version"`
-		Relay   relay.State `json:"relay"`
-	}
+	var answer selfPortrait
 	if err := json.NewDecoder(http.MaxBytesReader(nil, response.Body, relayBytes)).Decode(&answer); err != nil {
 		return nil, fmt.Errorf("read its answer: %w", cause(ctx, err))
 	}
 	if answer.Version != admin.Version || answer.Relay.Version != relay.StateVersion {
 		return nil, errors.New("its answer is one of another version of this program")
 	}
-	return &answer.Relay, nil
+	return &answer, nil
 }
 
 // cause is why a request came to nothing, without the address, which is told.
@@ -77,4 +82,17 @@ func cause(ctx context.Context, err error) error {
 		return failed.Err
 	}
 	return err
+}
+
+// findings are those of a relay, as the report has them.
+func (s *selfPortrait) findings() []status.Finding {
+	all := make([]status.Finding, 0, len(s.Ready.Reasons)+len(s.Ready.Warnings))
+	add := func(level string, found []admin.Finding) {
+		for _, f := range found {
+			all = append(all, status.Finding{Level: level, Code: f.Code, Text: f.Text, Hint: f.Hint})
+		}
+	}
+	add(status.Fail, s.Ready.Reasons)
+	add(status.Warn, s.Ready.Warnings)
+	return all
 }

@@ -55,7 +55,7 @@ func newStatus(p *program) *cobra.Command {
 // readStatus asks the relay first: what it has in memory is compared with what the
 // database says after that.
 func readStatus(ctx context.Context, cfg *config.Config) (report *status.Report, err error) {
-	state, deaf := askRelay(ctx, cfg)
+	portrait, deaf := askRelay(ctx, cfg)
 	err = withConnection(ctx, cfg, func(conn *pgx.Conn) error {
 		if err := schema.Check(ctx, conn, cfg.Schema); err != nil {
 			return err
@@ -70,7 +70,10 @@ func readStatus(ctx context.Context, cfg *config.Config) (report *status.Report,
 		report.RelayError = deaf.Error()
 		return report, nil
 	}
-	report.Hear(state)
+	report.Hear(&portrait.Relay)
+	if portrait.Relay.Slot == cfg.CDC.Slot {
+		report.Tell(portrait.findings())
+	}
 	return report, nil
 }
 

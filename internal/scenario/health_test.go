@@ -392,7 +392,7 @@ func TestOPS06_TableLocked(t *testing.T) {
 		if round.insert {
 			w.Insert(scenario.Batch(fmt.Sprintf("m%d", i), 10, "a", "")...)
 		}
-		h.turnsRed(append(round.reasons, "lock timeout", "pg_blocking_pids")...)
+		h.turnsRed(append(round.reasons, "lock timeout", "select pid, usename, application_name")...)
 		unlock()
 		h.turnsGreen()
 	}

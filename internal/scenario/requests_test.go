@@ -38,6 +38,9 @@ func TestStory_HotKey(t *testing.T) {
 	if text := verb(t, w, 0, "deferred", "keys", "--queue", scenario.QueueName); !strings.Contains(text, "shop-1") {
 		t.Errorf("the key is not named:\n%s", text)
 	}
+	if text := verb(t, w, 0, "status"); !strings.Contains(text, "warn hot_key") {
+		t.Errorf("status does not tell of it:\n%s", text)
+	}
 	w.Settle()
 	h.forgets("hot_key")
 }

@@ -10,6 +10,9 @@ import (
 // sentence is the report in one line: what a person wants to know first.
 func (r *Report) sentence() string {
 	parts := []string{r.Mover.String()}
+	if text := r.notReady(); text != "" {
+		parts = append(parts, text)
+	}
 	if len(r.Breakers) > 0 {
 		parts = append(parts, r.paused())
 	}
@@ -97,6 +100,7 @@ func (r *Report) rows() [][2]string {
 	if r.RelayError != "" {
 		rows = append(rows, [2]string{"relay", oneLine(r.RelayError)})
 	}
+	rows = append(rows, r.findingRows()...)
 	rows = append(rows, r.breakerRows()...)
 	rows = append(rows, r.pauseRows()...)
 	rows = append(rows,

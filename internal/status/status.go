@@ -43,6 +43,9 @@ type Report struct {
 	Pauses []Pause `json:"pauses"`
 	// Breakers are those that are open; nil as long as no relay was asked.
 	Breakers []Breaker `json:"breakers"`
+	// Findings are what the relay itself says against its health; nil as long as none
+	// was asked.
+	Findings []Finding `json:"findings"`
 	// RelayError is why no relay was asked; empty if one was.
 	RelayError string `json:"relay_error"`
 
