@@ -66,6 +66,9 @@ func (r *Report) judgeDeferred() {
 		r.Next = "its turn comes: " + bounded(r.Lane.InQueue, "deferred message of its queue is", "deferred messages of its queue are") +
 			" before it; if that does not become less, the queue takes nothing"
 		r.command("deferred list --queue %s", r.Queue.Name)
+	case r.Queue != nil && r.Queue.RatePerSecond != nil:
+		r.Next = fmt.Sprintf("the relay sends it when its turn comes: its queue gets %g requests a second at most", *r.Queue.RatePerSecond)
+		r.command("queues show %s", r.Queue.Name)
 	default:
 		r.Next = "the relay sends it now, or with its next probe if the queue takes nothing"
 		r.command("status")

@@ -151,6 +151,9 @@ func (p *plot) line(c curve, a *axis) line {
 	drawn := line{Name: c.name, Now: "none"}
 	began := math.NaN() // where the part begins that is being drawn
 	end := func(x float64) {
+		if x == began {
+			path.WriteString("h0") // a point alone: its round ends make a dot
+		}
 		if !math.IsNaN(began) {
 			fmt.Fprintf(&area, "L%.1f %.1fL%.1f %.1fZ", x, chartHeight, began, chartHeight)
 		}

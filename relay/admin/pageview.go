@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -238,6 +239,9 @@ func (r *queueRow) judge(now time.Time, endpointClosed bool) {
 		r.Level, r.Word, r.Text = "bad", "closed", s.Gate.Why()
 	case s != nil && endpointClosed:
 		r.Level, r.Word, r.Text = "bad", "waiting", "the endpoint is closed"
+	case s != nil && s.RatePerSecond > 0 && (s.Hold != "" || rateBound(s)):
+		r.Level, r.Word = "warn", "bounded"
+		r.Text = fmt.Sprintf("more waits than rate_per_second=%g lets go", s.RatePerSecond)
 	case s != nil && s.Hold == "draining":
 		r.Level, r.Word, r.Text = "warn", "draining", "the backlog goes out, new messages behind it"
 	case s != nil && s.Hold != "":
