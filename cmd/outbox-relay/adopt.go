@@ -127,16 +127,21 @@ func momentOr(t *time.Time) string {
 	return moment(*t)
 }
 
+// leftBehind is what one may forget after a move.
+const leftBehind = "what waits on the server of before, and is not here, no relay sends: look there with status (docs/operations.md, \"What the old server still has\")"
+
 // verdict is what follows for the relay.
 func verdict(a *operate.Adoption, done bool) string {
 	switch {
+	case done && a.KnownSystem != "" && a.KnownSystem != a.System:
+		return "adopted; a relay that waits goes on within seconds\n" + leftBehind
 	case done:
 		return "adopted; a relay that waits goes on within seconds"
 	case a.Adopted:
 		return "adopted already; the next relay takes it"
 	case a.Held():
 		return "the relay sends nothing here; nothing was changed, with --yes the server is adopted\n" +
-			"what waits on the server of before, and is not here, no relay sends: look there with status (docs/operations.md, \"What the old server still has\")"
+			leftBehind
 	}
 	return "the record fits: there is nothing to adopt, unless a running relay says that it was on a later timeline"
 }

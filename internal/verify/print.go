@@ -25,8 +25,10 @@ func (r *Report) sentence() string {
 	case !r.OK:
 	case r.InFlight == 0:
 		text += ": each has one outcome"
-	default:
+	case r.atWork:
 		text += ": each has one outcome or is on its way"
+	default: // nothing is on its way by itself
+		text += fmt.Sprintf(": each has one outcome or waits, and %s; %d %s", r.Mover, r.InFlight, plural.Agree(r.InFlight, "waits", "wait"))
 	}
 	if r.Late > 0 {
 		text += fmt.Sprintf(", %d of them for long", r.Late)

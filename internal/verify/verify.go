@@ -104,6 +104,8 @@ type Report struct {
 
 	// Mover says who moves messages.
 	Mover string `json:"relay"`
+
+	atWork bool // a relay is
 }
 
 // Counts are the messages of a range of numbers. Each message is in one of
@@ -169,7 +171,7 @@ func Run(ctx context.Context, conn *pgx.Conn, cfg Config) (*Report, error) {
 	r := v.report
 	r.Seconds = time.Since(began).Seconds()
 	r.OK = len(r.Faults) == 0
-	r.Mover = v.mover.String()
+	r.Mover, r.atWork = v.mover.String(), v.mover.AtWork()
 	r.Summary = r.sentence()
 	return r, nil
 }

@@ -139,7 +139,7 @@ func TestRun_AllIsWell(t *testing.T) {
 		Withdrawn: 2, DispatchedDeleted: 1, DeferredDeleted: 1, DeadDeleted: 1,
 	}
 	report := r.expect(want)
-	if report.Batches != 1 || report.Late != 0 || !strings.HasSuffix(report.Summary, "or is on its way") {
+	if report.Batches != 1 || report.Late != 0 || !strings.HasSuffix(report.Summary, "each has one outcome or waits, and no relay is streaming; 1 waits") {
 		t.Errorf("got %d batches, %d late: %s", report.Batches, report.Late, report.Summary)
 	}
 	r.cfg.Batch, r.cfg.Ranges = 3, true
@@ -242,8 +242,8 @@ func TestRun_NobodyAtWork(t *testing.T) {
 	r.messages(5)
 	r.exec(`delete from outbox.dispatched`)
 	report := r.expect(verify.Counts{Messages: 5, InFlight: 5})
-	if report.Late != 5 || report.Mover != "no relay has run yet" || !strings.HasSuffix(report.Summary, "is on its way, 5 of them for long") {
-		t.Errorf("late are %d, and %s", report.Late, report.Mover)
+	if report.Late != 5 || report.Mover != "no relay has run yet" || !strings.HasSuffix(report.Summary, "each has one outcome or waits, and no relay has run yet; 5 wait, 5 of them for long") {
+		t.Errorf("late are %d: %s", report.Late, report.Summary)
 	}
 }
 
