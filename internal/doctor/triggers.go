@@ -56,8 +56,11 @@ func triggers(ctx context.Context, p *patient) (finding, error) {
 	return finding{
 		status: Warn, observed: strings.Join(names, ", "),
 		message: "triggers run with every outcome: they slow the relay down, and an error in one stops it",
-		remedy:  "as the owner of the tables, if nobody needs them; read the outcomes from their tables instead",
-		sql:     script(list...),
+		remedy: "ask the owner of each before you disable it: what it does stops with it, and what it would have written from then on is lost; " +
+			"`enable trigger` in the place of `disable trigger` starts it again. If it waits for a lock, end the session that has the lock instead (D33). " +
+			"If nobody needs it, as the owner of the tables; outcomes can be read from their tables",
+		// Never safe: somebody may rely on what the trigger writes.
+		sql: script(list...),
 	}, nil
 }
 

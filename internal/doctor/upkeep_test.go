@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,24 @@ func TestD29_Triggers(t *testing.T) {
 				t.Errorf("the trigger notes %q", by)
 			}
 		})
+	}
+}
+
+// What a trigger of somebody else writes is lost while it is disabled: the finding
+// says so before the statement, and no repair does it by itself.
+func TestD29_NotWithoutItsOwner(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t)
+	execute(t, url, "create function note_delivery() returns trigger language plpgsql as 'begin return null; end'",
+		"create trigger note_delivery after insert on outbox.dispatched for each row execute function note_delivery()")
+	r := expect(t, newConfig(t, url), "D29", doctor.Warn, "dispatched.note_delivery")
+	if r.Safe {
+		t.Error("another team could lose rows without a person")
+	}
+	for _, want := range []string{"ask the owner", "is lost", "`enable trigger`", "end the session that has the lock"} {
+		if !strings.Contains(r.Remedy, want) {
+			t.Errorf("the remedy lacks %q: %s", want, r.Remedy)
+		}
 	}
 }
 
