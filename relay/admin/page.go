@@ -49,7 +49,8 @@ type page struct {
 	log       *zap.Logger
 	templates *template.Template
 	history   history
-	visits    lookout // those of the doctor
+	health    healthLog // of record alone
+	visits    lookout   // those of the doctor
 	keys      *keyring
 	places    chan struct{} // for those who work in the database, who are few at a time
 }

@@ -90,6 +90,8 @@ func (p *page) sample(now time.Time) {
 	counts := p.Counts()
 	p.server.requests.add(now, counts.Queues)
 	p.history.add(s, counts)
+	verdict := p.server.ready(&state)
+	p.health.note(p.server.log, &verdict)
 }
 
 // see takes over what a report says.
