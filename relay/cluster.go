@@ -170,13 +170,18 @@ func (c *compass) follow(here cluster) (moved bool) {
 	return moved
 }
 
+// at is where the stream comes from.
+func (c *compass) at() cluster {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.here
+}
+
 // primary returns what examines a new connection. After an error of it the next
 // host is tried. Without a stream to go by, the connection string decides.
 func (c *compass) primary(otherwise pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 	return func(ctx context.Context, conn *pgconn.PgConn) error {
-		c.mu.Lock()
-		here := c.here
-		c.mu.Unlock()
+		here := c.at()
 		switch {
 		case here.system != "":
 			return here.expect(ctx, conn)

@@ -33,8 +33,14 @@ func TestCluster_MayTheStreamBeTaken(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.exec(c.record)
-			relay.New(b.cfg, b.conn.Config(), b.source, &accept{}, zap.NewNop())
+			moving := relay.New(b.cfg, b.conn.Config(), b.source, &accept{}, zap.NewNop())
+			if got := moving.State().System; got != "" {
+				t.Errorf("before it has asked a server it is on %s", got)
+			}
 			expectHeld(t, b.allow(b.system(), 1), c.held)
+			if got := moving.State().System; got != b.system() {
+				t.Errorf("it is on system %q", got)
+			}
 		})
 	}
 }

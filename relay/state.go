@@ -39,6 +39,9 @@ type State struct {
 	Program string    `json:"program"`
 	Slot    string    `json:"slot"`
 	Polls   bool      `json:"polls"`
+	// System is the system identifier of the server that it is on; empty until it
+	// has asked for the stream of one.
+	System string `json:"system"`
 
 	Phase Phase     `json:"phase"`
 	Since time.Time `json:"since"`
@@ -147,7 +150,7 @@ func (r *Relay) State() State {
 	source := r.source.Condition()
 	s := State{
 		Version: StateVersion, At: time.Now(),
-		Started: r.started, Holder: r.cfg.Holder, Program: r.cfg.Version, Slot: r.cfg.Slot, Polls: r.cfg.Polls,
+		Started: r.started, Holder: r.cfg.Holder, Program: r.cfg.Version, Slot: r.cfg.Slot, Polls: r.cfg.Polls, System: r.dialer.stream.at().system,
 		Sessions: r.sessions.Load(), Interrupted: troubleOf(r.interrupted.Load()),
 		Source: r.sourceState(&source), Totals: r.totals.state(),
 		Router: RouterState{Queues: []QueueState{}}, Loops: []LoopState{},

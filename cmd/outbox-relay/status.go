@@ -71,7 +71,7 @@ func readStatus(ctx context.Context, cfg *config.Config) (report *status.Report,
 		return report, nil
 	}
 	report.Hear(&portrait.Relay)
-	if portrait.Relay.Slot == cfg.CDC.Slot {
+	if report.Concerns(&portrait.Relay) {
 		report.Tell(portrait.findings())
 	}
 	return report, nil

@@ -40,10 +40,23 @@ func (r *Report) foreign(state *relay.State) string {
 	switch {
 	case state.Slot != r.slotName:
 		return fmt.Sprintf("the relay that answers is one of slot %q", state.Slot)
+	case r.elsewhere(state):
+		return fmt.Sprintf("the relay that answers works on another server (system %s)", state.System)
 	case state.Phase != relay.Active && state.Phase != relay.Careful:
 		return fmt.Sprintf("the relay that answers moves no messages now: it is %s", state.Phase)
 	}
 	return ""
+}
+
+// elsewhere reports whether a relay is on another server than the report is of.
+func (r *Report) elsewhere(state *relay.State) bool {
+	return state.System != "" && r.system != "" && state.System != r.system
+}
+
+// Concerns reports whether a relay is one of the slot and the server of the report:
+// then its health matters here, whether it moves messages now or not.
+func (r *Report) Concerns(state *relay.State) bool {
+	return state.Slot == r.slotName && !r.elsewhere(state)
 }
 
 func openBreakers(r *relay.RouterState) []Breaker {

@@ -66,6 +66,7 @@ func TestReport_Hear_AnotherRelay(t *testing.T) {
 	for want, change := range map[string]func(*relay.State){
 		`one of slot "another"`:                func(s *relay.State) { s.Slot = "another" },
 		"moves no messages now: it is standby": func(s *relay.State) { s.Phase = relay.Standby },
+		"on another server (system 4711)":      func(s *relay.State) { s.System = "4711" },
 	} {
 		report := b.read(t)
 		report.Hear(b.moving(change))
@@ -74,6 +75,32 @@ func TestReport_Hear_AnotherRelay(t *testing.T) {
 		}
 		if got := text(t, report); !strings.Contains(got, want) {
 			t.Errorf("the table lacks %q:\n%s", want, got)
+		}
+	}
+}
+
+// What a relay says against its health matters where it is one of the slot and the
+// server.
+func TestReport_Concerns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var here string
+	if err := b.conn.QueryRow(t.Context(), `select system_identifier::text from pg_control_system()`).Scan(&here); err != nil {
+		t.Fatal(err)
+	}
+	report := b.read(t)
+	for name, test := range map[string]struct {
+		change func(*relay.State)
+		want   bool
+	}{
+		"it has not asked a server":  {func(*relay.State) {}, true},
+		"it is here":                 {func(s *relay.State) { s.System = here }, true},
+		"it is here and stands by":   {func(s *relay.State) { s.System, s.Phase = here, relay.Standby }, true},
+		"it is on another server":    {func(s *relay.State) { s.System = "4711" }, false},
+		"it is of another slot here": {func(s *relay.State) { s.System, s.Slot = here, "another" }, false},
+	} {
+		if got := report.Concerns(b.moving(test.change)); got != test.want {
+			t.Errorf("%s: got %v", name, got)
 		}
 	}
 }

@@ -70,8 +70,8 @@ func silence(heard *float64, pid *int) string {
 	if heard == nil || pid == nil || *heard < Silent.Seconds() {
 		return ""
 	}
-	return fmt.Sprintf(", but the server has heard nothing from it for %s: if that relay hangs, end its session: select pg_terminate_backend(%d)",
-		age(*heard), *pid)
+	return fmt.Sprintf(", but the server has heard nothing from it for %s: if that relay hangs or is gone, end its session, "+
+		"as the relay's role or an administrator: select pg_terminate_backend(%d)", age(*heard), *pid)
 }
 
 // rows say it in the table; none without a slot that is being made.

@@ -91,7 +91,7 @@ func (r *Report) rows() [][2]string {
 	}
 	if relay := r.Relay; relay != nil && !r.Polls() {
 		rows = append(rows,
-			[2]string{"recorded", relay.ConfirmedLSN + ", " + age(r.At.Sub(relay.UpdatedAt).Seconds()) + " ago"},
+			[2]string{"recorded", relay.recorded(r.At)},
 		)
 		if relay.SlotMoves > 0 {
 			rows = append(rows, [2]string{"slot moves", fmt.Sprintf("%d by somebody else", relay.SlotMoves)})
@@ -116,6 +116,16 @@ func (r *Report) rows() [][2]string {
 		[2]string{"dead letters", r.DeadLetters.number() + r.DeadLetters.age()},
 		[2]string{"claims", r.Claims.text()},
 	)
+}
+
+// recorded is the place in the WAL that the relay noted last, and when. A row that a
+// relay has only announced itself in has no place yet.
+func (r *Relay) recorded(now time.Time) string {
+	text := age(now.Sub(r.UpdatedAt).Seconds()) + " ago"
+	if r.ConfirmedLSN != "" {
+		text = r.ConfirmedLSN + ", " + text
+	}
+	return text
 }
 
 // lock is who polls.

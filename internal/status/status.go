@@ -52,7 +52,8 @@ type Report struct {
 	// Looked is when the look began, by the clock of this process.
 	Looked time.Time `json:"-"`
 
-	settled int64 // messages without outcome that a stream has had time to show
+	system  string // the system identifier of the server
+	settled int64  // messages without outcome that a stream has had time to show
 }
 
 // Count is a number of rows that was counted up to a bound.
@@ -115,7 +116,7 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 		return strings.ReplaceAll(sql, "outbox.", pgx.Identifier{schema}.Sanitize()+".")
 	}
 	r.Looked = time.Now()
-	if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&r.At); err != nil {
+	if err := tx.QueryRow(ctx, sqlHereAndNow).Scan(&r.At, &r.system); err != nil {
 		return err
 	}
 	if err := r.Mover.read(ctx, tx, in); err != nil {
@@ -140,6 +141,8 @@ func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) error {
 	}
 	return r.readClaims(ctx, tx, schema, in)
 }
+
+const sqlHereAndNow = `select clock_timestamp(), (select system_identifier::text from pg_control_system())`
 
 const sqlDeferred = `
 select count(*), count(*) = $1::bigint, extract(epoch from clock_timestamp() - min(deferred_at))::float8
