@@ -172,7 +172,7 @@ var checks = []check{
 		needs: []string{"D31"}, run: backlog,
 	},
 	{
-		id: "D33", title: "Long transactions", severity: Warn, expected: "no writer is open for more than 5 min",
+		id: "D33", title: "Long transactions", severity: Warn, expected: "no writer is open for more than 5 min, and no relay waits for one",
 		needs: []string{"D02"}, run: longWriters,
 	},
 	{

@@ -109,9 +109,13 @@ func (p *patient) seesSessions(ctx context.Context) (sees bool, err error) {
 	return sees, err
 }
 
-// longWriters looks for transactions that hold back what the server can forget of
-// its WAL, the making of a slot, and vacuum.
+// longWriters looks for transactions that a relay waits for, and for those that
+// hold back what the server can forget of its WAL, the making of a slot, and vacuum.
 func longWriters(ctx context.Context, p *patient) (finding, error) {
+	// A role sees its own sessions wait without any right.
+	if found, err := p.blockers(ctx); err != nil || len(found) > 0 {
+		return blocked(found), err
+	}
 	sees, err := p.seesSessions(ctx)
 	switch {
 	case err != nil:

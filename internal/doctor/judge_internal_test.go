@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,53 @@ func TestD33_D34_WhatHoldsTheServerBack(t *testing.T) {
 		}
 		says(t, f, Pass, "")
 	}
+}
+
+// A transaction is named whatever its age while a relay waits for its lock, also by
+// a look that begins between two attempts.
+func TestD33_ARelayWaits(t *testing.T) {
+	t.Parallel()
+	p, other := onServer(t)
+	p.long = longTransaction
+	exec(t, p.conn, "create table noted ()")
+	relay, err := pgx.Connect(t.Context(), p.conn.Config().ConnString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, relay, "set application_name = 'outbox-relay ours'", "set lock_timeout = '500ms'")
+	exec(t, other, "set application_name = 'the report'", "begin", "lock table noted")
+	f, err := longWriters(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, f, Pass, "none") // it has a lock, and nobody waits
+
+	ctx, stop := context.WithCancel(t.Context())
+	tries := make(chan struct{})
+	go func() {
+		defer close(tries)
+		defer func() { _ = relay.Close(context.Background()) }()
+		again := time.NewTicker(time.Second)
+		defer again.Stop()
+		for ctx.Err() == nil {
+			<-again.C
+			_, _ = relay.Exec(context.Background(), "insert into noted default values") // the timeout is what it is for
+		}
+	}()
+	defer func() { stop(); <-tries }()
+	if f, err = longWriters(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	end := fmt.Sprintf("select pg_terminate_backend(%d)", other.PgConn().PID())
+	says(t, f, Warn, fmt.Sprintf("pid %d of postgres, the report, idle in transaction, open for", other.PgConn().PID()))
+	if !strings.Contains(f.sql.String(), end) || f.safe {
+		t.Errorf("is mended by %q, safe %v", f.sql, f.safe)
+	}
+	exec(t, p.conn, f.sql...)
+	if f, err = longWriters(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	says(t, f, Pass, "none")
 }
 
 // Who keeps the WAL of a slot decides what to do: a relay that is gone, one that
