@@ -30,7 +30,7 @@ func (r *Report) Tell(findings []Finding) {
 }
 
 // toldElsewhere are the codes whose matter the report tells in rows of its own.
-var toldElsewhere = []string{"endpoint", "queue", "paused", "unseen", "dead_letters", "slot"}
+var toldElsewhere = []string{"endpoint", "queue", "paused", "unseen", "dead_letters", "slot", "holder_waits"}
 
 // hindrances are the codes of what keeps messages, beside the breakers.
 func (r *Report) hindrances() (codes []string) {

@@ -152,8 +152,14 @@ func TestReport_Hear_UnseenAndNoSweep(t *testing.T) {
 	}{
 		"in memory": {func(s *relay.State) { s.Router.Queues = []relay.QueueState{{Name: "orders", Live: 1}} }, "1 waiting", "memory"},
 		"full":      {func(s *relay.State) { s.Router.Messages = 100 }, "1 message has no outcome and is not in the relay's memory (orders 1)", "sweep"},
-		"polls":     {func(s *relay.State) { s.Sweep = nil }, "1 of them not in the relay's memory, slot", "sweep"},
-		"sweeping":  {func(s *relay.State) { s.Sweep = &relay.SweepState{} }, "the sweep finds: a sweep looks for them now", "next"},
+		"unwritten": {func(s *relay.State) {
+			s.Router.Messages, s.Writer.Trouble = 100, &relay.Trouble{Since: s.At.Add(-10 * time.Second)}
+		}, "1 of them not in the relay's memory (intake stands still because outcomes cannot be written)", "sweep"},
+		"unwritten for a moment": {func(s *relay.State) {
+			s.Writer.Trouble = &relay.Trouble{Since: s.At.Add(-9 * time.Second)}
+		}, "the next sweep", "stands still"},
+		"polls":    {func(s *relay.State) { s.Sweep = nil }, "1 of them not in the relay's memory, slot", "sweep"},
+		"sweeping": {func(s *relay.State) { s.Sweep = &relay.SweepState{} }, "the sweep finds: a sweep looks for them now", "next"},
 	} {
 		report := b.read(t)
 		report.Slot = &status.Slot{RetainedBytes: new(int64(5))}

@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/outbox-relay/outbox-relay/relay"
 )
@@ -20,6 +21,9 @@ type Unseen struct {
 	Queues        []QueueCount `json:"queues"`
 	// MemoryFull says that the relay takes nothing in before something goes out.
 	MemoryFull bool `json:"memory_full"`
+	// Unwritten says that outcomes cannot be written: until they can, the relay takes
+	// nothing in, be it from the stream or from the table.
+	Unwritten bool `json:"unwritten"`
 	// NextSweepSeconds is the time until the relay looks for them in the table: 0
 	// while it does, nil where it never does, because it reads nothing but the table.
 	NextSweepSeconds *float64 `json:"next_sweep_seconds"`
@@ -32,6 +36,7 @@ func (r *Report) unseen(state *relay.State) *Unseen {
 	u := &Unseen{
 		AtLeast: r.WithoutOutcome.AtLeast, Queues: []QueueCount{},
 		MemoryFull: state.Router.Messages >= state.Router.MessagesLimit || state.Router.Bytes >= state.Router.BytesLimit,
+		Unwritten:  Unwritten(state),
 	}
 	live := map[string]int64{}
 	for i := range state.Router.Queues {
@@ -55,6 +60,20 @@ func (r *Report) unseen(state *relay.State) *Unseen {
 	u.NextSweepSeconds = untilSweep(state)
 	return u
 }
+
+// unwrittenFor is how long a write may fail before that is worth a word: a connection
+// that breaks is there again within seconds.
+const unwrittenFor = 10 * time.Second
+
+// Unwritten reports whether a relay has not been able to write outcomes for a while.
+// Nothing new is taken in meanwhile.
+func Unwritten(state *relay.State) bool {
+	trouble := state.Writer.Trouble
+	return trouble != nil && state.At.Sub(trouble.Since) >= unwrittenFor
+}
+
+// standsStill is what the texts say then.
+const standsStill = "intake stands still because outcomes cannot be written"
 
 // untilSweep is how long it is until the next sweep.
 func untilSweep(state *relay.State) *float64 {
@@ -105,6 +124,8 @@ func (u *Unseen) Text(sweep string) string {
 		text += ", the oldest " + age(*u.OldestSeconds) + " old"
 	}
 	switch {
+	case u.Unwritten:
+		text += "; " + standsStill + ", they follow when they can"
 	case u.MemoryFull:
 		text += "; the memory is full, they follow as it empties"
 	case sweep != "":
@@ -140,7 +161,11 @@ func (u *Unseen) aside() string {
 		return ""
 	}
 	text := ", " + u.number() + " of them not in the relay's memory"
-	if sweep := nextSweep(u.NextSweepSeconds); sweep != "" && !u.MemoryFull {
+	sweep := nextSweep(u.NextSweepSeconds)
+	switch {
+	case u.Unwritten:
+		text += " (" + standsStill + ")"
+	case sweep != "" && !u.MemoryFull:
 		text += " (" + sweep + ")"
 	}
 	return text

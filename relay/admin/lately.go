@@ -89,8 +89,11 @@ func (e *examiner) unseen() {
 	}
 	old := e.age(since).Seconds()
 	u.OldestSeconds = &old
+	u.Unwritten = status.Unwritten(e.state) // which is newer than the report
 	hint := "outbox-relay doctor says whether the publication hides them (D20, D21)"
 	switch {
+	case u.Unwritten: // the finding about the writer says what to do
+		hint = ""
 	case u.MemoryFull:
 		hint = ""
 	case e.state.Polls: // in the order of their numbers, which open transactions may fill

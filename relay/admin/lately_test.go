@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/blocker"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
@@ -142,7 +143,44 @@ func TestReady_Unseen(t *testing.T) {
 			"there is no stream", func(s *relay.State) { s.Polls = true }, report(40, false),
 			strings.TrimSuffix(begin, "; ") + " (outbox-relay doctor names the transactions that have been open for long (D33))",
 		},
+		{
+			"outcomes cannot be written", func(s *relay.State) { sweeps(s); s.Writer.Trouble = trouble("lock timeout", time.Minute) }, report(40, true),
+			"fail writer: outcomes cannot be written, so nothing new is sent: lock timeout\n" +
+				begin + "intake stands still because outcomes cannot be written, they follow when they can",
+		},
 		{"no room", sweeps, report(40, true), begin + "the memory is full, they follow as it empties"},
+	} {
+		w.run(t)
+	}
+}
+
+// A standby is ready while another relay is only making the slot, and says that
+// nothing moves, and for what it waits.
+func TestReady_HolderWaits(t *testing.T) {
+	t.Parallel()
+	making := func(since *time.Time, awaits *blocker.Transaction) *status.Report {
+		m := &status.Making{PID: 4711, Since: since, Awaits: awaits, Hint: awaits.Hint()}
+		return &status.Report{At: *ago(-time.Hour), Looked: now, Mover: status.Mover{Slot: &status.Slot{Active: true, Making: m}}} // the server's clock is ahead
+	}
+	began := func(d time.Duration) *time.Time { return ago(d - time.Hour) }
+	open := 420.0
+	awaits := &blocker.Transaction{GID: "settlement", Database: "shop", Owner: "billing", OpenSeconds: &open}
+	end := " (" + awaits.Hint() + ")"
+	for _, w := range []warned{
+		{"nobody knows", standby, nil, ""},
+		{"the slot is there", standby, &status.Report{Looked: now, Mover: status.Mover{Slot: &status.Slot{Active: true}}}, ""},
+		{"it is made just now", standby, making(began(9*time.Second), awaits), ""},
+		{
+			"it waits", standby, making(began(5*time.Minute), awaits),
+			"warn holder_waits: no relay is streaming: its slot is being made since 2026-03-01T12:55:00Z (process 4711) and waits for " +
+				"prepared transaction 'settlement' (database shop, role billing), open for 7m0s" + end,
+		},
+		{
+			"since when is hidden", standby, making(nil, awaits),
+			"warn holder_waits: no relay is streaming: its slot is being made (process 4711) and waits for " +
+				"prepared transaction 'settlement' (database shop, role billing), open for 7m0s" + end,
+		},
+		{"this one has the slot", func(*relay.State) {}, making(began(5*time.Minute), awaits), ""},
 	} {
 		w.run(t)
 	}

@@ -78,6 +78,25 @@ func (e *examiner) standby() {
 		e.fail("holder_silent", source.HolderHeard, endSession(source),
 			"the slot is held by %s, from whom the server has heard nothing for %s", source.SlotHolder, e.ago(source.HolderHeard))
 	}
+	e.holderWaits()
+}
+
+// holderWaits is about a holder that only makes the slot, and waits: nothing is sent
+// anywhere, and this relay could do no better.
+func (e *examiner) holderWaits() {
+	r := e.report
+	if r == nil || r.Slot == nil || r.Slot.Making == nil {
+		return
+	}
+	making := r.Slot.Making
+	var since *time.Time
+	if making.Since != nil {
+		old := r.At.Sub(*making.Since).Seconds() // both are of the server's clock
+		if since = e.seenSince(&old); e.age(since) < patience {
+			return
+		}
+	}
+	e.warn("holder_waits", since, making.Hint, "%s%s", making, e.asOf())
 }
 
 // active is about a relay that has the stream.
