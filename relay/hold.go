@@ -34,6 +34,7 @@ type hold struct {
 	state      holdState
 	loading    bool
 	dry        bool  // a chunk for probes came back short, and nothing came since
+	stuck      bool  // the next row of a lane waits for its time: it is read again when what is cached has left
 	generation int   // raised when the scope is held again: a chunk asked for before is stale
 	cursor     int64 // rows up to this position are in memory, or not for this hold
 	cached     int   // rows of it in memory
@@ -231,6 +232,18 @@ func (r *router) deferWaiting(l *lane, h *hold) {
 	}
 }
 
+// deferLiveWaiting is the same for the live ones of a lane whose queue drains. Rows
+// that the queue has read stay in memory: it would not read them again.
+func (r *router) deferLiveWaiting(l *lane, h *hold) {
+	for m, next := l.waiting.head, (*message)(nil); m != nil; m = next {
+		next = m.next
+		if !m.cached {
+			r.detach(m)
+			r.deferLive(m, h, reasonHeld, time.Time{}, nil)
+		}
+	}
+}
+
 // holdQueue sends everything of a queue into the table, in commit order, except
 // requests in flight and what waits behind a live one: that follows when it
 // returns.
@@ -337,7 +350,7 @@ func (r *router) unhold(h *hold) {
 // rehold stops the draining of a scope: what is cached and in nobody's hands is
 // dropped, what is live goes into the table behind the rest.
 func (r *router) rehold(h *hold) {
-	h.state, h.cursor, h.loading, h.dry = held, beforeAll, false, false
+	h.state, h.cursor, h.loading, h.dry, h.stuck = held, beforeAll, false, false, false
 	h.generation++
 	delete(r.draining, h)
 	delete(r.parked, h)

@@ -156,7 +156,7 @@ func (r *router) wantsMore(now time.Time, h *hold) bool {
 		return false
 	case h.lane == nil:
 		return loadable(h.queue) && (h.state == draining || h.pending == 0)
-	case !r.flows(h.queue) || h.lane.busy():
+	case !r.flows(h.queue) || h.lane.busy() || h.stuck && h.cached > 0:
 		return false // these come first
 	}
 	return r.sendable(now, h.queue) && (h.state == draining || h.pending == 0)
@@ -232,7 +232,7 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow, more bool) (ag
 	if h.generation != j.generation {
 		return false
 	}
-	h.loading = false
+	h.loading, h.stuck = false, false
 	for i := range rows {
 		d := &rows[i]
 		if d.unseen {
@@ -243,7 +243,7 @@ func (r *router) loaded(now time.Time, j job, rows []deferredRow, more bool) (ag
 		}
 		if h.lane != nil && d.waits(now, h.queue) {
 			// What is before it goes out; then the lane waits for its time.
-			if h.cached == 0 {
+			if h.stuck = h.cached > 0; !h.stuck {
 				r.rehold(h)
 			}
 			return false
@@ -331,11 +331,19 @@ func (r *router) takeDue(now time.Time, d *deferredRow) {
 
 // takeLane lets a lane drain whose first row's time has come.
 func (r *router) takeLane(now time.Time, q *queue, d *deferredRow) {
-	l := r.ensureLane(q, d.row.OrderingKey)
-	if l.hold == nil {
-		if q.hold != nil && d.position > q.hold.cursor {
+	l := r.lanes[q.laneKey(d.row.OrderingKey)]
+	if q.hold != nil && (l == nil || l.hold == nil) {
+		switch {
+		case d.position > q.hold.cursor:
 			return // comes with its queue
+		case l != nil && l.busy():
+			// What waits behind the head follows it into the table when it is back, and
+			// nothing may get there before. The row is found again.
+			return
 		}
+	}
+	l = r.ensureLane(q, d.row.OrderingKey)
+	if l.hold == nil {
 		l.hold = newHold(q, l)
 	}
 	if l.hold.state != held {

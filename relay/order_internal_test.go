@@ -81,6 +81,18 @@ func (w *world) recover(queue, orderingKey string) {
 	}})
 }
 
+// bringBack puts a dead letter of an earlier session before everything of its queue, as
+// a redrive does.
+func (w *world) bringBack(queue, orderingKey string) {
+	w.next++
+	w.late[int64(w.next)] = true
+	w.note("bring back %d of %s/%s", w.next, queue, orderingKey)
+	w.table = append(w.table, tableRow{deferredRow{
+		position: int64(w.next) - 1_000_000, queue: queue, orderingKey: orderingKey, reason: "redriven", notBefore: w.now,
+		row: outbox.Row{ID: int64(w.next), Queue: queue, OrderingKey: orderingKey},
+	}})
+}
+
 // inherit is a row of the table that an earlier session has left. The first one of an
 // ordering key may have failed, and waits for its time.
 func (w *world) inherit(queue, orderingKey string, failed bool) {
@@ -249,10 +261,9 @@ func (w *world) redrive(i int) {
 		w.table[at].notBefore, w.table[at].reason = w.now, "redriven"
 		return
 	}
-	w.position++
 	w.note("redrive %d of %s/%s", row.ID, row.Queue, row.OrderingKey)
 	w.table = append(w.table, tableRow{deferredRow: deferredRow{
-		position: w.position, queue: row.Queue, orderingKey: row.OrderingKey, notBefore: w.now, row: row,
+		position: row.ID - 1_000_000, queue: row.Queue, orderingKey: row.OrderingKey, notBefore: w.now, row: row,
 	}})
 }
 
@@ -411,6 +422,7 @@ func TestPromise6_OrderPerOrderingKey(t *testing.T) {
 			"pace": func(t *rapid.T) {
 				change("y", func(s *Settings) { s.RatePerSecond = 2 - s.RatePerSecond })
 			},
+			"": func(*rapid.T) { w.check() },
 		})
 		w.router.apply(w.now, map[string]Settings{"z": {OrderedByQueue: true}})
 		w.finishAll()
@@ -425,8 +437,31 @@ func TestPromise6_LanesBesideTheirQueue(t *testing.T) {
 		cfg.DeferAfter, cfg.OverflowAfter, cfg.BreakerFailures = time.Millisecond, 30*time.Second, 1000
 		w := newWorld(t, cfg)
 		key := rapid.SampledFrom([]string{"", "", "", "a", "b", "c"}) // lanes are short beside what their queue has
-		for range 12 {
-			w.inherit("y", key.Draw(t, "ordering key"), rapid.Bool().Draw(t, "failed"))
+		live := rapid.Bool().Draw(t, "live")                          // lanes begin in memory, and their heads are in the air when the queue is held
+		inherited := key
+		if live {
+			inherited = rapid.Just("") // else these lanes were held from the beginning
+		}
+		for range rapid.IntRange(2, 12).Draw(t, "rows") {
+			w.inherit("y", inherited.Draw(t, "ordering key"), rapid.Bool().Draw(t, "failed"))
+		}
+		if live {
+			for range rapid.IntRange(1, 6).Draw(t, "live messages") {
+				w.commit("y", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "ordering key"))
+			}
+			for w.send() {
+			}
+		}
+		settings := map[string]Settings{}
+		change := func(change func(*Settings)) {
+			one := settings["y"]
+			change(&one)
+			settings = map[string]Settings{"y": one}
+			w.router.apply(w.now, settings)
+		}
+		if live {
+			change(func(s *Settings) { s.Paused = true })
+			change(func(s *Settings) { s.Paused = false })
 		}
 		w.holdQueues([]string{"y"})
 		t.Repeat(map[string]func(*rapid.T){
@@ -435,9 +470,23 @@ func TestPromise6_LanesBesideTheirQueue(t *testing.T) {
 					w.commit("y", key.Draw(t, "ordering key"))
 				}
 			},
-			"schedule": func(t *rapid.T) { w.schedule("y", key.Draw(t, "ordering key"), time.Second) },
-			"recover":  func(t *rapid.T) { w.recover("y", key.Draw(t, "ordering key")) },
-			"send":     func(t *rapid.T) { w.send() },
+			"schedule":         func(t *rapid.T) { w.schedule("y", key.Draw(t, "ordering key"), time.Second) },
+			"recover":          func(t *rapid.T) { w.recover("y", key.Draw(t, "ordering key")) },
+			"bring back":       func(t *rapid.T) { w.bringBack("y", key.Draw(t, "ordering key")) },
+			"commit to a lane": func(t *rapid.T) { w.commit("y", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "ordering key")) },
+			"load both": func(t *rapid.T) {
+				for _, poll := range []bool{true, false} {
+					w.get()
+					w.ask(poll)
+					w.get()
+				}
+			},
+			"accept the last": func(t *rapid.T) { // what was in the air first stays there
+				if n := len(w.flying); n > 0 {
+					w.comeBack(n-1, nil)
+				}
+			},
+			"send": func(t *rapid.T) { w.send() },
 			"accept": func(t *rapid.T) {
 				if n := len(w.flying); n > 0 {
 					w.comeBack(rapid.IntRange(0, n-1).Draw(t, "which"), nil)
@@ -460,9 +509,78 @@ func TestPromise6_LanesBesideTheirQueue(t *testing.T) {
 			"ask":  func(t *rapid.T) { w.ask(rapid.Bool().Draw(t, "poll")) },
 			"get":  func(t *rapid.T) { w.get() },
 			"pass": func(t *rapid.T) { w.pass(time.Second) },
+			"refuse": func(t *rapid.T) {
+				if n := len(w.flying); n > 0 {
+					w.comeBack(rapid.IntRange(0, n-1).Draw(t, "which"), failed(Refused))
+				}
+			},
+			"close": func(t *rapid.T) {
+				if n := len(w.flying); n > 0 {
+					w.comeBack(rapid.IntRange(0, n-1).Draw(t, "which"), failed(QueueClosed))
+				}
+			},
+			"redrive": func(t *rapid.T) {
+				if n := len(w.dead); n > 0 {
+					w.redrive(rapid.IntRange(0, n-1).Draw(t, "which"))
+				}
+			},
+			"pause":               func(t *rapid.T) { change(func(s *Settings) { s.Paused = !s.Paused }) },
+			"hold on dead letter": func(t *rapid.T) { change(func(s *Settings) { s.HoldOnDeadLetter = !s.HoldOnDeadLetter }) },
+			"":                    func(*rapid.T) { w.check() },
 		})
+		w.router.apply(w.now, nil)
 		w.finishAll()
 	})
+}
+
+// check looks at what must hold at every moment: each row of the table is in memory,
+// or something will read it; nobody holds a lane in which nothing is; and the deferrals
+// that a hold waits for are those which are not durable.
+func (w *world) check() {
+	onWay, pending := map[int64]bool{}, map[*hold]int{}
+	for _, o := range w.written {
+		onWay[o.row().ID] = true
+		for h := o.hold; h != nil; h = h.into {
+			pending[h]++
+		}
+	}
+	for key, l := range w.lanes {
+		if l.idle() {
+			w.dump()
+			w.t.Fatalf("lane %v has nothing in memory and no hold", key)
+		}
+		w.checkPending(l.hold, pending)
+	}
+	for _, q := range w.queues {
+		w.checkPending(q.hold, pending)
+	}
+	for i := range w.table {
+		w.checkRow(&w.table[i].deferredRow, onWay)
+	}
+}
+
+func (w *world) checkPending(h *hold, pending map[*hold]int) {
+	if h != nil && h.pending != pending[h] {
+		w.dump()
+		w.t.Fatalf("hold %+v waits for %d deferrals, and %d are on their way", *h, h.pending, pending[h])
+	}
+}
+
+func (w *world) checkRow(d *deferredRow, onWay map[int64]bool) {
+	q := w.queues[d.queue]
+	if q == nil || w.cache[d.row.ID] != nil || onWay[d.row.ID] || !d.notBefore.IsZero() {
+		return // is in memory, changes, or is found when its time has come
+	}
+	h := q.hold
+	if q.ordered(d.orderingKey) {
+		if l := w.lanes[q.laneKey(d.orderingKey)]; l != nil && l.hold != nil {
+			h = l.hold
+		}
+	}
+	if h == nil || h.cursor >= d.position {
+		w.dump()
+		w.t.Fatalf("nobody will read the row of message %d at position %d", d.row.ID, d.position)
+	}
 }
 
 // finishAll lets everything succeed, and looks whether each message has its outcome

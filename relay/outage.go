@@ -176,7 +176,7 @@ func (h *hold) tailSince(now time.Time, long time.Duration) bool {
 // readyToProbe reports whether a held queue has no more in memory than it needs
 // to find out whether the queue is back.
 func (r *router) readyToProbe(q *queue) bool {
-	return loadable(q) && q.hold.state == draining && q.hold.cached <= r.chunks.probe
+	return loadable(q) && q.hold.state == draining && q.fetched.count() <= r.chunks.probe
 }
 
 // openDue brings a probe on its way for each gate whose time has come. Where

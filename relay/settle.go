@@ -105,9 +105,15 @@ func (r *router) advance(now time.Time, m *message) {
 		return
 	}
 	l.head = nil
-	if q := m.queue; !m.cached && q.hold != nil && q.hold.state != closing && l.hold == nil {
+	if q := m.queue; !m.cached && q.hold != nil && l.hold == nil {
 		// A hold began while the head was in flight: the rest follows.
-		r.deferWaiting(l, q.hold)
+		switch q.hold.state {
+		case held:
+			r.deferWaiting(l, q.hold)
+		case draining:
+			r.deferLiveWaiting(l, q.hold)
+		case closing:
+		}
 	}
 	if next := l.waiting.head; next != nil && !next.cached && now.Sub(next.taken) >= r.cfg.OverflowAfter {
 		r.overflow(l)

@@ -297,14 +297,15 @@ with page as materialized (
 select (select coalesce(array_agg(id order by id), '{}') from open), last, filled from bound`
 
 // Only under our epoch: another relay looks for itself. The relay's row is locked, so
-// that who takes over waits for the end.
+// that who takes over waits for the end, and so does the writer: a row of its with an
+// earlier position would come to light when later ones have been read.
 const sqlRecover = `
 insert into outbox.deferred (message_id, queue, ordering_key, reason, not_before)
 select m.id, coalesce(m.queue, ''), case when m.deliver_at > now() then null else m.ordering_key end,
 	case when m.deliver_at > now() then 'scheduled' else 'recovered' end, greatest(now(), m.deliver_at)
 from outbox.messages m
 where m.id = any ($1::bigint[])
-	and exists (select from outbox.relays r where r.slot = $2 and r.epoch = $3 for share)
+	and exists (select from outbox.relays r where r.slot = $2 and r.epoch = $3 for update)
 	and not exists (select from outbox.dispatched d where d.message_id = m.id)
 	and not exists (select from outbox.dead_letters d where d.message_id = m.id)
 	and not exists (select from outbox.deferred d where d.message_id = m.id)
