@@ -66,7 +66,7 @@ func (s *Server) AddPage(desk Desk) {
 		keys: newKeyring(&s.cfg), places: make(chan struct{}, mostPlaces),
 		templates: template.Must(template.New("").Funcs(formats).ParseFS(files, "templates/*.html")),
 	}
-	p.visits = lookout{look: p.examine, age: untilVisit, timeout: visitTimeout}
+	p.visits = lookout{look: p.examine, age: p.untilVisit, timeout: visitTimeout}
 	s.Handle("GET /static/{name}", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, files, "static/"+r.PathValue("name"))
 	})))

@@ -16,6 +16,9 @@ const (
 	// visitSoon is how often it comes while a check fails, which somebody may be
 	// mending.
 	visitSoon = time.Minute
+	// visitAnew is how long after a visit the next one may be if the relay has
+	// changed its phase since, and what was found may be mended.
+	visitAnew = 10 * time.Second
 	// visitTimeout bounds a visit. A check by itself ends after 15 s.
 	visitTimeout = 2 * time.Minute
 )
@@ -26,6 +29,9 @@ type checkup struct {
 	Report *doctor.Report
 	// At is when the visit began.
 	At time.Time
+	// Before is set to when the phase of the relay began if that was after the
+	// visit: what was found then need not be so any more.
+	Before *time.Time
 	// Findings are the checks that failed, and behind them those that warn.
 	Findings []doctor.Result
 	Skipped  []skipped
@@ -38,8 +44,8 @@ type skipped struct {
 }
 
 // checkup returns the findings of the last visit, and asks for another when it is
-// time. It waits for none.
-func (p *page) checkup() *checkup {
+// time. It waits for none. Since is when the phase of the relay began.
+func (p *page) checkup(since time.Time) *checkup {
 	p.visits.current(p.server.life)
 	seen := p.visits.newest()
 	if seen == nil {
@@ -47,6 +53,9 @@ func (p *page) checkup() *checkup {
 	}
 	report := seen.report.(*doctor.Report)
 	c := &checkup{Report: report, At: seen.began}
+	if seen.began.Before(since) {
+		c.Before = &since
+	}
 	c.gather(doctor.Fail)
 	c.gather(doctor.Warn)
 	c.group()
@@ -56,7 +65,11 @@ func (p *page) checkup() *checkup {
 func (p *page) examine(ctx context.Context) (any, error) { return p.Examine(ctx), nil }
 
 // untilVisit is how long after a visit the next one may be.
-func untilVisit(s *sight) time.Duration {
+func (p *page) untilVisit(s *sight) time.Duration {
+	state := p.State()
+	if s.began.Before(state.Since) {
+		return visitAnew
+	}
 	if s.report.(*doctor.Report).Failed > 0 {
 		return visitSoon
 	}

@@ -26,9 +26,15 @@ func healthy(context.Context) *doctor.Report { return &doctor.Report{Passed: 1} 
 // address.
 func serveVisited(t *testing.T, examine func(context.Context) *doctor.Report) string {
 	t.Helper()
+	return serveVisitedIn(t, idle, examine)
+}
+
+// serveVisitedIn is the same for a relay in this state.
+func serveVisitedIn(t *testing.T, state func() relay.State, examine func(context.Context) *doctor.Report) string {
+	t.Helper()
 	s := admin.New(*defaults(), idle, func(context.Context) (*admin.Look, error) { return nil, errors.New("no database") }, zap.NewNop())
 	s.AddPage(admin.Desk{
-		State: idle, Counts: func() relay.Counts { return relay.Counts{} }, Examine: examine,
+		State: state, Counts: func() relay.Counts { return relay.Counts{} }, Examine: examine,
 		Operate: func(context.Context, func(context.Context, *operate.Operator) error) error {
 			return errors.New("no database")
 		},
@@ -90,6 +96,39 @@ func TestPage_Doctor(t *testing.T) {
 	}
 	if _, _, page := request(t, "GET", url+"/", "text/html"); !strings.Contains(page, `<a href="#doctor">`) {
 		t.Error("the first lines do not lead to what failed")
+	}
+}
+
+// What failed before the relay went on, for instance after an adoption, does not
+// stand beside its verdict as if it were of now.
+func TestPage_DoctorOfBeforeThePhase(t *testing.T) {
+	t.Parallel()
+	var goesOn atomic.Bool
+	url := serveVisitedIn(t, func() relay.State {
+		state := idle()
+		state.Since = time.Time{}
+		if goesOn.Load() {
+			state.Since = time.Now()
+		}
+		return state
+	}, func(context.Context) *doctor.Report {
+		return &doctor.Report{Failed: 1, Checks: []doctor.Result{{ID: "D46", Title: "Cluster", Status: doctor.Fail, Message: "it sends nothing here"}}}
+	})
+	const before, link = "<b>From before <time", `<a href="#doctor">`
+	pgtest.Eventually(t, time.Minute, func() error {
+		if !strings.Contains(theDoctor(t, url), "D46") {
+			return errors.New("the doctor was not here")
+		}
+		return nil
+	})
+	_, _, page := request(t, "GET", url+"/", "text/html")
+	if strings.Contains(page, before) || !strings.Contains(page, link) {
+		t.Errorf("what is of now is shown as of before: %s", page)
+	}
+	goesOn.Store(true)
+	_, _, page = request(t, "GET", url+"/", "text/html")
+	if !strings.Contains(page, before) || strings.Contains(page, link) {
+		t.Errorf("what is of before is shown as of now: %s", page)
 	}
 }
 

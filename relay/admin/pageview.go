@@ -109,7 +109,7 @@ func (p *page) overview(r *http.Request) *overview {
 	o.Report = database.Report
 	o.Charts = charts(p.history.until(state.At, o.Report), state.At)
 	o.setBoard(&database)
-	o.Checkup = p.checkup()
+	o.Checkup = p.checkup(state.Since)
 	o.listQueues(p.Counts(), p.server.requests.lately())
 	o.judge(&verdict, !database.At.Before(state.Since))
 	if o.Report != nil && o.Report.Slot != nil && o.Report.Slot.RetainedBytes != nil && o.Report.Slot.LimitBytes != nil {
