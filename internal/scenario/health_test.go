@@ -220,6 +220,9 @@ func TestOPS06_PostgresDown(t *testing.T) {
 	proxy.Refuse(false)
 	h.turnsRed("fail: starting", "slot creation waits for an open transaction: pid", "RELAY_MODE=poll sends meanwhile")
 	verbSays(t, w, "status", "no relay is streaming: its slot is being made since ", "and waits for pid ")
+	standby := relaybin.Run(t, w.Env, "run")
+	patientOf(t, standby).turnsGreen("ok: standby", "warn holder_waits: no relay is streaming: its slot is being made since ", "and waits for pid ")
+	kill(t, standby)
 	if err := open.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
