@@ -98,7 +98,7 @@ func TestRead_Lives(t *testing.T) {
 		{
 			"waiting for long", `alter table outbox.messages disable trigger all; update outbox.messages set created_at = now() - interval '1 hour'`,
 			1, explain.Waiting,
-			[]string{"verify --from 1 --to 1"},
+			[]string{"status says what keeps it, and if nothing does, verify", "outbox-relay status", "verify --from 1 --to 1"},
 		},
 		{
 			"behind deferred ones", `insert into outbox.deferred (message_id, queue, ordering_key, reason, not_before, last_status) values

@@ -25,7 +25,8 @@ func (r *Report) judgeWaiting() {
 	switch {
 	case r.stopped(), r.behind("it goes into the table behind them"):
 	case r.Message.CreatedAt != nil && r.At.Sub(*r.Message.CreatedAt) > longWaiting:
-		r.Next = "the relay takes it when the stream comes to it; verify says whether the stream has passed it, which would be a fault"
+		r.Next = "the relay takes it when the stream comes to it; status says what keeps it, and if nothing does, verify whether the stream has passed it, which would be a fault"
+		r.command("status")
 		r.command("verify --from %d --to %d", r.MessageID, r.MessageID)
 	case r.Message.CreatedAt != nil && r.At.Sub(*r.Message.CreatedAt) > aMoment:
 		r.Next = "the relay takes it as soon as the stream comes to it, which is a matter of milliseconds in normal life; status says what keeps it"
