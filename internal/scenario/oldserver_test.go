@@ -23,6 +23,9 @@ from outbox.messages with no data;`
 	sqlCarryOver = `insert into outbox.messages (key, queue, ordering_key, payload, headers, delay_seconds, priority, deliver_at, created_at)
 select key, queue, ordering_key, payload, headers, delay_seconds, priority, deliver_at, created_at from stranded order by id
 on conflict (key) do nothing;`
+
+	sqlNotGone = `select s.key, s.queue, coalesce(m.state, 'not there') as state
+from stranded s left join outbox.message_status m on m.key = s.key where m.state is distinct from 'dispatched' order by s.id;`
 )
 
 // The application wrote to the server of before for a while after the dump. No relay
@@ -34,7 +37,7 @@ func TestCluster_WhatTheOldServerStillHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sql := range []string{`\copy (` + sqlStranded + `) to stranded.txt`, sqlStrandedTable, sqlCarryOver} {
+	for _, sql := range []string{`\copy (` + sqlStranded + `) to stranded.txt`, sqlStrandedTable, sqlCarryOver, sqlNotGone} {
 		if !strings.Contains(string(page), sql) {
 			t.Errorf("docs/operations.md does not have this: %s", sql)
 		}
@@ -75,6 +78,17 @@ func TestCluster_WhatTheOldServerStillHas(t *testing.T) {
 	if _, err := target.PgConn().CopyFrom(ctx, strings.NewReader(text.String()), "copy stranded from stdin"); err != nil {
 		t.Fatal(err)
 	}
+	notGone := func(want int64) {
+		t.Helper()
+		tag, err := target.Exec(ctx, sqlNotGone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tag.RowsAffected() != want {
+			t.Errorf("%d of the messages have not gone out, want %d", tag.RowsAffected(), want)
+		}
+	}
+	notGone(10)
 	for _, want := range []int64{10, 0} {
 		tag, err := target.Exec(ctx, sqlCarryOver)
 		if err != nil {
@@ -86,5 +100,8 @@ func TestCluster_WhatTheOldServerStillHas(t *testing.T) {
 	}
 	moved.Committed(messages[20:]...)
 	moved.Settle()
-	verb(t, old, 0, "slot", "drop", "--yes")
+	notGone(0)
+	if text := verb(t, old, 0, "slot", "drop", "--yes"); !strings.Contains(text, "20 messages have no outcome yet") {
+		t.Errorf("the old server lets its slot go with\n%s", text)
+	}
 }
