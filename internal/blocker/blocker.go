@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 )
 
 // Transaction is one that has written something and is open. What the role may not
@@ -97,17 +99,7 @@ func (t *Transaction) String() string {
 	if facts == nil {
 		return text
 	}
-	return oneLine(text + " (" + strings.Join(facts, ", ") + ")")
-}
-
-// oneLine keeps what others call their things from moving the cursor.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
+	return terminal.Line(text + " (" + strings.Join(facts, ", ") + ")")
 }
 
 // Open is for how long it has been open; empty if that is not known.

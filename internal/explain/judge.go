@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 )
 
 // judge says in words what was read.
@@ -168,27 +170,17 @@ func (r *Report) judgeDead() {
 
 // failure is what went wrong last.
 func failure(reason string, status *int, code, text string) string {
-	reason = oneLine(reason)
+	reason = terminal.Line(reason)
 	if status != nil && *status != 0 {
 		reason += fmt.Sprintf(", status %d", *status)
 	}
 	if code != "" {
-		reason += ", " + oneLine(code)
+		reason += ", " + terminal.Line(code)
 	}
 	if text != "" {
-		reason += " (" + oneLine(text) + ")"
+		reason += " (" + terminal.Line(text) + ")"
 	}
 	return reason
-}
-
-// oneLine makes text that others wrote safe for a terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outbox-relay/outbox-relay/internal/paused"
 	"github.com/outbox-relay/outbox-relay/internal/plural"
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 )
 
 // tell writes the timeline.
@@ -106,9 +107,9 @@ func (r *Report) rows() (rows [][2]string) {
 				add("priority", "%d", *d.Priority)
 			}
 			if r.cfg.Payload {
-				add("", "%s", oneLine(string(d.Payload)))
+				add("", "%s", terminal.Line(string(d.Payload)))
 				if d.Headers != nil {
-					add("headers", "%s", oneLine(string(d.Headers)))
+					add("headers", "%s", terminal.Line(string(d.Headers)))
 				}
 			}
 		}

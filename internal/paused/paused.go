@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap/zapcore"
+
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 )
 
 // Note is what the row of a queue says about its pause, by the columns of the
@@ -46,7 +48,7 @@ func (n *Note) Words(clock func(time.Time) string) string {
 	default:
 		text += ": " + n.Reason
 	}
-	return oneLine(text)
+	return terminal.Line(text)
 }
 
 // Told are the words about a queue that is paused, whether anything is known or
@@ -74,13 +76,3 @@ func (n *Note) MarshalLogObject(to zapcore.ObjectEncoder) error {
 
 // Moment is a time to the second, for people and for sorting.
 func Moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-// oneLine makes text that others wrote safe for a terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || 0x7f <= r && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, text)
-}

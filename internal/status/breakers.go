@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
 
@@ -85,7 +86,7 @@ func (r *Report) paused() string {
 			break
 		}
 		b := &r.Breakers[i]
-		names = append(names, fmt.Sprintf("%s (%s)", b.name(), oneLine(b.Class)))
+		names = append(names, fmt.Sprintf("%s (%s)", b.name(), terminal.Line(b.Class)))
 	}
 	return "sending paused to " + strings.Join(names, ", ")
 }
@@ -105,9 +106,9 @@ func (r *Report) breakerRows() (rows [][2]string) {
 		if b.Since != nil {
 			text += " since " + moment(*b.Since)
 		}
-		text += ": " + oneLine(b.Class)
+		text += ": " + terminal.Line(b.Class)
 		if b.Text != "" {
-			text += ", " + oneLine(b.Text)
+			text += ", " + terminal.Line(b.Text)
 		}
 		if b.NextProbe != nil {
 			text += "; next probe in " + age(b.NextProbe.Sub(r.At).Seconds())

@@ -3,6 +3,8 @@ package status
 import (
 	"slices"
 	"strings"
+
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 )
 
 // Finding is one thing that is not as it should be, as the relay itself sees it: what
@@ -48,7 +50,7 @@ func (r *Report) notReady() string {
 	if len(codes) == 0 {
 		return ""
 	}
-	return "not ready (" + oneLine(strings.Join(codes, ", ")) + ")"
+	return "not ready (" + terminal.Line(strings.Join(codes, ", ")) + ")"
 }
 
 func (r *Report) findingRows() (rows [][2]string) {
@@ -57,11 +59,11 @@ func (r *Report) findingRows() (rows [][2]string) {
 		if slices.Contains(toldElsewhere, f.Code) {
 			continue
 		}
-		text := oneLine(f.Text)
+		text := terminal.Line(f.Text)
 		if f.Hint != "" {
-			text += " (" + oneLine(f.Hint) + ")"
+			text += " (" + terminal.Line(f.Hint) + ")"
 		}
-		rows = append(rows, [2]string{f.Level + " " + oneLine(f.Code), text})
+		rows = append(rows, [2]string{f.Level + " " + terminal.Line(f.Code), text})
 	}
 	return rows
 }

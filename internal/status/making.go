@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox-relay/internal/blocker"
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 )
 
 // Making is a slot that is there by name only: it is being made, which waits for
@@ -57,7 +58,7 @@ func (m *Making) awaits() string {
 	if open := m.Awaits.Open(); open != "" {
 		text += ", " + open
 	}
-	return oneLine(text)
+	return terminal.Line(text)
 }
 
 // Silent is how long the server hears nothing from a process that reads before that
@@ -79,5 +80,5 @@ func (m *Making) rows() [][2]string {
 	if m == nil || m.Awaits == nil {
 		return nil
 	}
-	return [][2]string{{"waits for", m.awaits()}, {"", oneLine(m.Hint)}}
+	return [][2]string{{"waits for", m.awaits()}, {"", terminal.Line(m.Hint)}}
 }

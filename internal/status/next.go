@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 )
 
 // reasonDeadLetter marks the place of a dead letter that holds its lane.
@@ -83,7 +85,7 @@ func (r *Reason) due() string {
 // keeps it.
 func (r *Report) keeps(queue string) string {
 	if slices.Contains(r.PausedQueues, queue) {
-		return "when " + oneLine(queue) + " is resumed"
+		return "when " + terminal.Line(queue) + " is resumed"
 	}
 	closed := ""
 	for i := range r.Breakers {
@@ -91,7 +93,7 @@ func (r *Report) keeps(queue string) string {
 		case "":
 			closed = "when the endpoint is back"
 		case queue:
-			return "when " + oneLine(queue) + " is back"
+			return "when " + terminal.Line(queue) + " is back"
 		}
 	}
 	return closed

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 )
 
 // sentence is the report in one line: what a person wants to know first.
@@ -98,7 +100,7 @@ func (r *Report) rows() [][2]string {
 		}
 	}
 	if r.RelayError != "" {
-		rows = append(rows, [2]string{"relay", oneLine(r.RelayError)})
+		rows = append(rows, [2]string{"relay", terminal.Line(r.RelayError)})
 	}
 	rows = append(rows, r.findingRows()...)
 	rows = append(rows, r.breakerRows()...)
@@ -110,7 +112,7 @@ func (r *Report) rows() [][2]string {
 	rows = append(rows, [2]string{"deferred", r.Deferred.number() + r.Deferred.age()})
 	for i := range r.DeferredReasons {
 		reason := &r.DeferredReasons[i]
-		rows = append(rows, [2]string{"  " + oneLine(reason.Reason), r.reasonText(reason)})
+		rows = append(rows, [2]string{"  " + terminal.Line(reason.Reason), r.reasonText(reason)})
 	}
 	return append(rows,
 		[2]string{"dead letters", r.DeadLetters.number() + r.DeadLetters.age()},

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 )
 
 // Reason is why some of the deferred messages wait. Of very many only the first
@@ -98,7 +100,7 @@ func (r *Report) reasons() string {
 			break
 		}
 		reason := &r.DeferredReasons[i]
-		texts = append(texts, fmt.Sprintf("%d %s", reason.Count, oneLine(reason.Reason)))
+		texts = append(texts, fmt.Sprintf("%d %s", reason.Count, terminal.Line(reason.Reason)))
 	}
 	if len(texts) == 0 {
 		return ""
@@ -113,17 +115,7 @@ func (r *Report) reasonText(reason *Reason) string {
 		text += fmt.Sprintf(", status %d", *reason.LastStatus)
 	}
 	if reason.LastError != "" {
-		text += ", " + oneLine(reason.LastError)
+		text += ", " + terminal.Line(reason.LastError)
 	}
 	return text
-}
-
-// oneLine makes text that others wrote safe for a terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
 }

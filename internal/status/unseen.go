@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outbox-relay/outbox-relay/internal/terminal"
 	"github.com/outbox-relay/outbox-relay/relay"
 )
 
@@ -147,7 +148,7 @@ func (u *Unseen) names() string {
 			names = append(names, "others")
 			break
 		}
-		names = append(names, fmt.Sprintf("%s %d", oneLine(u.Queues[i].Queue), u.Queues[i].Count))
+		names = append(names, fmt.Sprintf("%s %d", terminal.Line(u.Queues[i].Queue), u.Queues[i].Count))
 	}
 	if len(names) == 0 {
 		return ""
