@@ -52,8 +52,6 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// The session that makes a slot says for whom it waits; the oldest transaction of
-// another database need not be the one, once its turn is over.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t) // a slot is made here when nobody else writes
@@ -74,20 +72,7 @@ func TestOf(t *testing.T) {
 	contains(t, found.Hint(), found.End(), "RELAY_MODE=poll")
 
 	exec(t, owner, "prepare transaction 'it''s 4711'")
-	younger := connect(t, cluster.URL("postgres"))
-	exec(t, younger, "begin", "create table b ()")
-	maker := connect(t, cluster.URL("postgres"))
-	made := make(chan error, 1)
-	go func() {
-		_, err := maker.Exec(context.Background(), "select pg_create_logical_replication_slot('slot', 'pgoutput')")
-		made <- err
-	}()
-	pgtest.Eventually(t, 20*time.Second, func() error {
-		if found = of(t, looks, maker.PgConn().PID()); found.GID == "" {
-			return fmt.Errorf("waits for %v", found)
-		}
-		return nil
-	})
+	found = of(t, looks, 0)
 	if found.PID != 0 || found.End() != "" || found.Since == nil {
 		t.Errorf("found %+v", found)
 	}
@@ -95,21 +80,57 @@ func TestOf(t *testing.T) {
 	contains(t, found.Hint(), "commit prepared 'it''s 4711'", "rollback prepared 'it''s 4711'", `of database "billing"`)
 
 	exec(t, owner, "rollback prepared 'it''s 4711'")
-	pgtest.Eventually(t, 20*time.Second, func() error {
-		if found = of(t, looks, maker.PgConn().PID()); found == nil || found.PID != int(younger.PgConn().PID()) {
-			return fmt.Errorf("waits for %v", found)
-		}
-		return nil
-	})
-	exec(t, younger, "rollback")
-	if err := <-made; err != nil {
-		t.Fatal(err)
-	}
 	if found = of(t, looks, 0); found != nil {
 		t.Errorf("in the end: %v", found)
 	}
 	contains(t, found.String(), "one that has just ended")
 	if found.Hint()+found.Open()+found.End() != "" {
 		t.Error("there is something to do about nothing")
+	}
+}
+
+// Whom the maker of a slot waits for first is up to the server; it need not be the
+// oldest. pg_blocking_pids is another witness: a prepared transaction is 0 there.
+func TestOf_WhomTheMakerWaitsFor(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	var looks, owner, younger, maker *pgx.Conn
+	for _, conn := range []**pgx.Conn{&looks, &owner, &younger, &maker} {
+		*conn = connect(t, cluster.URL("postgres"))
+	}
+	exec(t, owner, "begin", "create table a ()", "prepare transaction 'older'")
+	exec(t, younger, "begin", "create table b ()")
+	pid := int(younger.PgConn().PID())
+	ends := map[int]func(){
+		0:   func() { exec(t, owner, "rollback prepared 'older'") },
+		pid: func() { exec(t, younger, "rollback") },
+	}
+
+	made := make(chan error, 1)
+	ended := make(chan struct{})
+	t.Cleanup(func() { <-ended })
+	go func() {
+		defer close(ended)
+		_, err := maker.Exec(t.Context(), "select pg_create_logical_replication_slot('slot', 'pgoutput')")
+		made <- err
+	}()
+	for len(ends) > 0 {
+		var blocking int
+		pgtest.Eventually(t, 20*time.Second, func() error {
+			err := looks.QueryRow(t.Context(), "select b[1] from pg_blocking_pids($1) b where b <> '{}'", maker.PgConn().PID()).Scan(&blocking)
+			if err == nil && ends[blocking] == nil {
+				return fmt.Errorf("still waits for %d", blocking)
+			}
+			return err
+		})
+		found := of(t, looks, maker.PgConn().PID())
+		if found == nil || found.PID != blocking || (found.GID == "older") != (blocking == 0) {
+			t.Fatalf("the maker waits for %d, found %+v", blocking, found)
+		}
+		ends[blocking]()
+		delete(ends, blocking)
+	}
+	if err := <-made; err != nil {
+		t.Fatal(err)
 	}
 }
