@@ -159,10 +159,10 @@ func TestQueues(t *testing.T) {
 
 	expectCode(t, r.settings, exitStopped, queues("list"), "1 queue has settings or deferred messages", "orders  false   key       default        no bound  default       continue        none      4         -")
 	expectCode(t, r.settings, exitStopped, queues("pause", "orders"), "paused           true, since ", "Z by postgres\n", "stops sending to it, and keeps its messages in the table, within 2 seconds")
-	expectCode(t, r.settings, exitStopped, queues("pause", "orders", "--reason", "ticket 8"), "was paused already since ", "Z by postgres\n", "Z by postgres: ticket 8\n")
+	expectCode(t, r.settings, exitStopped, queues("pause", "orders", "--why", "ticket 8"), "was paused already since ", "Z by postgres\n", "Z by postgres: ticket 8\n")
 	expectCode(t, r.settings, exitStopped, queues("list"), "orders  true", "by postgres: ticket 8")
 	expectCode(t, r.settings, exitStopped, queues("show", "orders", "--json"), `"paused_by": "postgres"`, `"paused_reason": "ticket 8"`, `"paused_at": "2`)
-	expectCode(t, r.settings, exitUsage, queues("pause", "orders", "--reason", "two\nlines"), "the reason of a pause is one line of at most 200 characters")
+	expectCode(t, r.settings, exitUsage, queues("pause", "orders", "--why", "two\nlines"), "the reason of a pause is one line of at most 200 characters")
 	expectCode(t, r.settings, exitStopped, queues("resume", "orders"), "was paused since ", "by postgres: ticket 8\n", "paused           false\n", "sends what is deferred, in order, within 2 seconds")
 	expectCode(t, r.settings, exitStopped, queues("resume", "orders"), "was not paused")
 	expectCode(t, r.settings, exitStopped, queues("set", "mails", "max_in_flight=3", "max_attempts=9"), "max_in_flight    3", "goes by this within 2 seconds")

@@ -154,10 +154,10 @@ func newQueuesPause(p *program) *cobra.Command {
 			"another reason for it takes it over.",
 		Args: exactly("a queue"),
 	}
-	reason := cmd.Flags().String("reason", "", "one line of `text` for whoever looks later, with your name if others use the same role")
+	why := cmd.Flags().String("why", "", "one line of `text` for whoever looks later, with your name if others use the same role")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return p.changeQueue(cmd, args[0], func(ctx context.Context, o *operate.Operator) error {
-			was, err := o.PauseQueue(ctx, args[0], operate.Pause{Reason: *reason})
+			was, err := o.PauseQueue(ctx, args[0], operate.Pause{Reason: *why})
 			if was != nil {
 				fmt.Fprintln(p.out, "was paused already "+was.Told(moment))
 			}

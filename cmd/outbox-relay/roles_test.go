@@ -85,7 +85,7 @@ var jobs = []struct {
 	{deciding, []string{"dead-letters", "redrive", "1"}},
 	{deciding, []string{"dead-letters", "discard", "2", "--why", "a test"}},
 	{deciding, []string{"queues", "pause", "orders"}},
-	{deciding, []string{"queues", "pause", "orders", "--reason", "a test"}},
+	{deciding, []string{"queues", "pause", "orders", "--why", "a test"}},
 	{deciding, []string{"queues", "resume", "orders"}},
 	{deciding, []string{"queues", "pause", "new-queue"}},
 	{[]string{"oncall", "outbox_owner"}, []string{"queues", "set", "orders", "max_in_flight=5"}},

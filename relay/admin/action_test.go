@@ -127,9 +127,13 @@ func (p *paged) signIn(with string) (cookie, csrf string) {
 // changes are all addresses that change something.
 var changes = []string{"/dead-letters/redrive", "/dead-letters/discard", "/queues/pause", "/queues/resume"}
 
-// form is one that would act at once, if it was let through.
-func form(csrf string) url.Values {
-	return url.Values{"csrf": {csrf}, "ids": {"1,2"}, "queue": {"orders"}, "why": {"obsolete"}, "confirm": {"yes"}}
+// form is one that would act at once at path, if it was let through.
+func form(path, csrf string) url.Values {
+	f := url.Values{"csrf": {csrf}, "queue": {"orders"}, "why": {"obsolete"}, "confirm": {"yes"}}
+	if strings.HasPrefix(path, "/dead-letters") {
+		f.Set("ids", "1,2")
+	}
+	return f
 }
 
 // Nobody can change anything without a token that is configured, right, and sent by
@@ -163,7 +167,7 @@ func TestPage_RefusesChanges(t *testing.T) {
 			"of another origin":              {p, csrf, []string{"Cookie", cookie, "Origin", "http://evil.example"}, 403},
 			"the token, from another origin": {p, "", []string{"Authorization", bearer, "Origin", "http://evil.example"}, 403},
 		} {
-			response, body := c.on.post(path, form(c.csrf), c.header...)
+			response, body := c.on.post(path, form(path, c.csrf), c.header...)
 			if response.StatusCode != c.want || !strings.Contains(body, "Not done") {
 				t.Errorf("%s, %s: %d, want %d: %s", path, name, response.StatusCode, c.want, body)
 			}
@@ -197,7 +201,7 @@ func TestPage_AllowsChanges(t *testing.T) {
 			"session": {"Cookie", cookie, "Sec-Fetch-Site", "same-origin", "Origin", p.url},
 		} {
 			before := p.acts.Load()
-			response, body := p.post(path, form(csrf), header...)
+			response, body := p.post(path, form(path, csrf), header...)
 			if response.StatusCode != http.StatusServiceUnavailable || p.acts.Load() != before+1 {
 				t.Errorf("%s by %s: %d, %d acts: %s", path, by, response.StatusCode, p.acts.Load()-before, body)
 			}
@@ -227,7 +231,10 @@ func TestPage_RefusesForms(t *testing.T) {
 		"long reason":     {"/dead-letters/discard", url.Values{"confirm": {"yes"}, "ids": {"1"}, "why": {strings.Repeat("x", 501)}}},
 		"age":             {"/dead-letters/redrive", url.Values{"older_than": {"soon"}}},
 		"negative age":    {"/dead-letters/discard", url.Values{"older_than": {"-1h"}}},
-		"id in the query": {"/dead-letters/redrive", url.Values{"id": {"x"}}},
+		"no id":           {"/dead-letters/redrive", url.Values{"id": {"x"}}},
+		"a slip":          {"/dead-letters/redrive", url.Values{"qeue": {"orders"}}},
+		"in the address":  {"/dead-letters/discard?queue=orders", nil},
+		"another's field": {"/queues/pause", url.Values{"queue": {"orders"}, "reason": {"ticket 8"}, "confirm": {"yes"}}},
 	} {
 		response, body := p.post(c.path, c.form, "Authorization", "Bearer "+token)
 		if response.StatusCode != http.StatusBadRequest || p.acts.Load() != 0 {
@@ -271,7 +278,7 @@ func TestPage_SignIn(t *testing.T) {
 	if signedIn() {
 		t.Error("a session outlives its token")
 	}
-	if response, _ := p.post(changes[0], form(csrf), "Cookie", cookie); response.StatusCode != http.StatusUnauthorized {
+	if response, _ := p.post(changes[0], form(changes[0], csrf), "Cookie", cookie); response.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a session acts after its token is gone: %d", response.StatusCode)
 	}
 	write("short")
