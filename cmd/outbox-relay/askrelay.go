@@ -28,6 +28,8 @@ type selfPortrait struct {
 	Version int           `json:"version"`
 	Ready   admin.Verdict `json:"ready"`
 	Relay   relay.State   `json:"relay"`
+
+	DeferredPace *status.Pace `json:"deferred_pace"`
 }
 
 // askRelay asks the relay that runs here what it knows of itself. It answers at

@@ -73,6 +73,7 @@ func readStatus(ctx context.Context, cfg *config.Config) (report *status.Report,
 	report.Hear(&portrait.Relay)
 	if report.Concerns(&portrait.Relay) {
 		report.Tell(portrait.findings())
+		report.DeferredPace = portrait.DeferredPace
 	}
 	return report, nil
 }

@@ -109,7 +109,7 @@ func (r *Report) rows() [][2]string {
 		[2]string{"waiting", r.WithoutOutcome.number() + r.WithoutOutcome.age()},
 	)
 	rows = append(rows, r.unseenRows()...)
-	rows = append(rows, [2]string{"deferred", r.Deferred.number() + r.Deferred.age()})
+	rows = append(rows, [2]string{"deferred", r.Deferred.number() + r.Deferred.age() + r.pace()})
 	for i := range r.DeferredReasons {
 		reason := &r.DeferredReasons[i]
 		rows = append(rows, [2]string{"  " + terminal.Line(reason.Reason), r.reasonText(reason)})
@@ -171,6 +171,14 @@ func (c Count) age() string {
 		return " (oldest at least " + age(*c.OldestSeconds) + ")"
 	}
 	return " (oldest " + age(*c.OldestSeconds) + ")"
+}
+
+func (r *Report) pace() string {
+	text := r.DeferredPace.Text()
+	if text == "" {
+		return ""
+	}
+	return ": " + text
 }
 
 // age writes seconds with one digit more than a person needs.

@@ -31,6 +31,9 @@ type Report struct {
 	Unseen *Unseen `json:"unseen"`
 	// Deferred counts the messages that wait in the table.
 	Deferred Count `json:"deferred"`
+	// DeferredPace is how that changes; nil as long as no relay was asked, or if it
+	// does not know.
+	DeferredPace *Pace `json:"deferred_pace"`
 	// DeferredReasons says for what they wait, the most frequent reason first.
 	DeferredReasons []Reason `json:"deferred_reasons"`
 	// DeadLetters counts the messages that need a person.

@@ -170,7 +170,8 @@ func fixed() *status.Report {
 			Count: 1, AtLeast: true, OldestSeconds: &expired, NextSweepSeconds: &next,
 			Queues: []status.QueueCount{{Queue: "mails", Count: 1, OldestSeconds: &expired}},
 		},
-		Deferred: status.Count{Count: 3, OldestSeconds: &expired},
+		Deferred:     status.Count{Count: 3, OldestSeconds: &expired},
+		DeferredPace: &status.Pace{PerSecond: new(-0.5), SecondsLeft: new(6.0)},
 		DeferredReasons: []status.Reason{
 			{
 				Reason: "transient", Count: 2, OldestSeconds: &expired, NextSeconds: &next, MessageID: 17, LastStatus: &answer, LastError: "service unavailable",

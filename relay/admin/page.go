@@ -48,7 +48,6 @@ type page struct {
 	server    *Server
 	log       *zap.Logger
 	templates *template.Template
-	history   history
 	health    healthLog // of record alone
 	visits    lookout   // those of the doctor
 	keys      *keyring

@@ -27,6 +27,9 @@ type sample struct {
 	// waiting and deferred count messages, retained is in bytes.
 	waiting, deferred, retained float64
 	failing                     bool
+	// backlog is the deferred messages as a look counted them that began at looked.
+	backlog status.Count
+	looked  time.Time
 }
 
 // history keeps the samples of the last hour in a ring. The zero history is empty.
@@ -63,6 +66,34 @@ func (h *history) until(now time.Time, report *status.Report) []sample {
 	return append(all, latest)
 }
 
+const (
+	// paceOver is the time over which a pace is told, paceFrom the least.
+	paceOver, paceFrom = 30 * time.Second, 10 * time.Second
+)
+
+// pace is how the deferred messages change, by the looks of the last half minute;
+// nil if there are no two of them, or none lately.
+func (h *history) pace(now time.Time) *status.Pace {
+	all := h.all()
+	if len(all) == 0 {
+		return nil
+	}
+	newest := all[len(all)-1]
+	if newest.looked.IsZero() || now.Sub(newest.looked) > paceOver {
+		return nil
+	}
+	for _, s := range all {
+		passed := newest.looked.Sub(s.looked)
+		if passed < paceFrom {
+			return nil
+		}
+		if passed <= paceOver {
+			return status.PaceOf(newest.backlog, s.backlog, passed.Seconds())
+		}
+	}
+	return nil
+}
+
 // add completes a sample with what happened since the one before, and keeps it.
 func (h *history) add(s sample, counts relay.Counts) {
 	h.mu.Lock()
@@ -89,7 +120,7 @@ func (p *page) sample(now time.Time) {
 	}
 	counts := p.Counts()
 	p.server.requests.add(now, counts.Queues)
-	p.history.add(s, counts)
+	p.server.history.add(s, counts)
 	verdict := p.server.ready(&state)
 	p.health.note(p.server.log, &verdict)
 }
@@ -97,6 +128,7 @@ func (p *page) sample(now time.Time) {
 // see takes over what a report says.
 func (s *sample) see(report *status.Report) {
 	s.waiting, s.deferred, s.retained = float64(report.WithoutOutcome.Count), float64(report.Deferred.Count), math.NaN()
+	s.backlog, s.looked = report.Deferred, report.Looked
 	if report.Slot != nil && report.Slot.RetainedBytes != nil {
 		s.retained = float64(*report.Slot.RetainedBytes)
 	}

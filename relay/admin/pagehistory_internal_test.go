@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
+	"github.com/outbox-relay/outbox-relay/internal/doctor"
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/internal/tally"
 	"github.com/outbox-relay/outbox-relay/relay"
@@ -142,7 +145,70 @@ func TestPage_SamplesWhatOthersHaveSeen(t *testing.T) {
 	p.sample(time.Now())
 	report = nil
 	p.sample(time.Now())
-	if all := p.history.all(); looks != 0 || all[0].deferred != 7 || !math.IsNaN(all[1].deferred) {
+	if all := p.server.history.all(); looks != 0 || all[0].deferred != 7 || !math.IsNaN(all[1].deferred) {
 		t.Errorf("%d looks, %+v", looks, all)
+	}
+}
+
+// The pace is that of the looks of the last half minute, however many samples show
+// the same one.
+func TestHistory_Pace(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_000_000, 0)
+	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
+	looks := func(h *history, sampled, looked int, deferred int64) {
+		s := sample{at: at(sampled)}
+		s.see(&status.Report{Looked: at(looked), Deferred: status.Count{Count: deferred}})
+		h.add(s, countsOf(0))
+	}
+	var h history
+	expect := func(now int, want string) {
+		t.Helper()
+		if got := h.pace(at(now)).Text(); got != want {
+			t.Errorf("after %d s: %q, want %q", now, got, want)
+		}
+	}
+	expect(0, "")
+	looks(&h, 0, 0, 9000)
+	looks(&h, 5, 0, 9000)
+	expect(5, "")
+	looks(&h, 10, 9, 8100)
+	expect(10, "") // too short a time
+	looks(&h, 15, 15, 6000)
+	expect(15, "200 fewer a second, none left in about 30.0 s")
+	h.add(sample{at: at(20)}, countsOf(0)) // Postgres does not answer
+	expect(20, "")
+	looks(&h, 40, 39, 5100) // the first ones are over
+	expect(40, "100 fewer a second, none left in about 51.0 s")
+	expect(69, "100 fewer a second, none left in about 51.0 s")
+	expect(70, "")
+}
+
+// The page and /status tell the same pace.
+func TestPage_Pace(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	state := func() relay.State { return relay.State{At: now} }
+	look := func(context.Context) (*Look, error) { return nil, errors.New("nobody answers") }
+	s := New(Config{}, state, look, zap.NewNop())
+	s.life = t.Context()
+	s.AddPage(Desk{
+		State: state, Counts: func() relay.Counts { return relay.Counts{} },
+		Examine: func(context.Context) *doctor.Report { return new(doctor.Report) },
+	})
+	for i, n := range []int64{9000, 6000} {
+		read := sample{at: now.Add(time.Duration(15*i-20) * time.Second)}
+		read.see(&status.Report{Looked: read.at, Deferred: status.Count{Count: n}})
+		s.history.add(read, countsOf(0))
+	}
+	for path, want := range map[string]string{
+		"/":       `<p id="pace" class="note">200 fewer a second, none left in about 30.0 s</p>`,
+		"/status": `"deferred_pace": { "per_second": -200, "seconds_left": 30 }`,
+	} {
+		answer := httptest.NewRecorder()
+		s.mux.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		if got := strings.Join(strings.Fields(answer.Body.String()), " "); !strings.Contains(got, want) {
+			t.Errorf("%s lacks %s: %s", path, want, got)
+		}
 	}
 }

@@ -62,6 +62,7 @@ type overview struct {
 	BoardTrouble string
 	Checkup      *checkup
 	Headroom     *headroom
+	Pace         *status.Pace
 	Key          *Key // nil if nobody knows
 }
 
@@ -107,7 +108,8 @@ func (p *page) overview(r *http.Request) *overview {
 	}
 	o.Live = true
 	o.Report = database.Report
-	o.Charts = charts(p.history.until(state.At, o.Report), state.At)
+	o.Charts = charts(p.server.history.until(state.At, o.Report), state.At)
+	o.Pace = p.server.history.pace(state.At)
 	o.setBoard(&database)
 	o.Checkup = p.checkup(state.Since)
 	o.listQueues(p.Counts(), p.server.requests.lately())

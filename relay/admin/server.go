@@ -38,6 +38,7 @@ type Server struct {
 	warnings func() []Finding
 	seen     func(now time.Time) *status.Report
 	requests requests
+	history  history
 	// background runs beside the answers, until Run's ctx ends.
 	background []func(context.Context)
 }

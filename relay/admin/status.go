@@ -20,6 +20,9 @@ type Status struct {
 	Relay relay.State `json:"relay"`
 	// Requests is what became of those of the last minute, by queue.
 	Requests []Requests `json:"requests"`
+	// DeferredPace is how the deferred messages became more or fewer lately; nil if
+	// that is not known.
+	DeferredPace *status.Pace `json:"deferred_pace"`
 	// Database is what the tables and the slot say.
 	Database Database `json:"database"`
 }
@@ -47,7 +50,8 @@ func (s *Server) status(state func() relay.State) http.HandlerFunc {
 		}
 		now := state()
 		writeJSON(w, http.StatusOK, Status{
-			Version: Version, Live: Live(&s.cfg, &now), Ready: s.readyAfter(&now, &database), Relay: now, Requests: s.requests.lately(), Database: database,
+			Version: Version, Live: Live(&s.cfg, &now), Ready: s.readyAfter(&now, &database), Relay: now,
+			Requests: s.requests.lately(), DeferredPace: s.history.pace(now.At), Database: database,
 		})
 	}
 }
