@@ -58,11 +58,13 @@ func quickWithShortLease() consumer.LoopConfig {
 func TestLoop_ProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(s *emulator.Settings) { s.MaxRetries = 1000 }) // the test's clock ends leases of the living too
-	const events = 60
-	for i := range 2 * events {
-		r.publish(fmt.Sprintf("e-%d", i%events))
-	}
-	for _, works := range []int{1, 7, 20} { // killed after so many handlers did their work
+	const events, each = 60, 20
+	// Killed after so many handlers did their work. Each finds new events, however
+	// far the one before it has come until then.
+	for i, works := range []int{1, 7, each} {
+		for n := range 2 * each {
+			r.publish(fmt.Sprintf("e-%d", i*each+n%each))
+		}
 		killChild(t, r, works)
 		if err := r.server.Clock().Advance(time.Minute); err != nil {
 			t.Fatal(err)
