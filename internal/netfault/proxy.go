@@ -19,6 +19,7 @@ type Proxy struct {
 	links   map[*link]struct{}
 	delay   time.Duration
 	refuse  bool
+	drops   int           // how often all connections were ended
 	passing chan struct{} // closed while bytes may move
 	frozen  bool
 	ended   bool
@@ -106,6 +107,7 @@ func (p *Proxy) Reset() { p.drop(true) }
 func (p *Proxy) drop(reset bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.drops++
 	for l := range p.links {
 		close(l.dropped)
 		l.close(reset)
@@ -167,9 +169,11 @@ func (p *Proxy) serve(client net.Conn) {
 	delete(p.links, l)
 }
 
+// connect continues a connection to the target. One that is on its way there when
+// the proxy begins to refuse or ends all others does not escape that.
 func (p *Proxy) connect(client net.Conn) (*link, bool) {
 	p.mu.Lock()
-	target, refuse := p.target, p.refuse
+	target, refuse, drops := p.target, p.refuse, p.drops
 	p.mu.Unlock()
 	if refuse {
 		return nil, false
@@ -181,7 +185,7 @@ func (p *Proxy) connect(client net.Conn) (*link, bool) {
 	l := &link{client, server, make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
+	if p.ended || p.refuse || p.drops != drops {
 		_ = server.Close()
 		return nil, false
 	}
@@ -248,10 +252,13 @@ func (p *Proxy) wait(l *link) bool {
 // close closes both sides. With reset, unsent data is thrown away and the other
 // ends see a reset.
 func (l *link) close(reset bool) {
-	for _, conn := range []net.Conn{l.client, l.server} {
+	both := []net.Conn{l.client, l.server}
+	for _, conn := range both { // before either is closed, on which its pump closes the other
 		if tcp, ok := conn.(*net.TCPConn); ok && reset {
 			_ = tcp.SetLinger(0) // fails on a closed connection only
 		}
+	}
+	for _, conn := range both {
 		_ = conn.Close() // a second close says so, and nothing else
 	}
 }

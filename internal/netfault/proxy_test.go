@@ -19,9 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// soon bounds what happens at once; brief is how long silence is listened to.
+// soon bounds what happens at once, on a machine that may be busy; brief is how long
+// silence is listened to.
 const (
-	soon  = 5 * time.Second
+	soon  = time.Minute
 	brief = 50 * time.Millisecond
 )
 
@@ -169,6 +170,53 @@ func TestProxy_Reset_IsSeenAsAReset(t *testing.T) {
 	p.Reset()
 	if _, err := c.receive(soon); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("after a reset: %v, want a reset", err)
+	}
+}
+
+// Neither side is closed in good order because the other one was reset before it.
+func TestProxy_Reset_IsSeenByTheServerToo(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	p, err := netfault.New(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	for range 100 {
+		c := dial(t, p)
+		accepted, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &client{t: t, conn: accepted, lines: bufio.NewReader(accepted)}
+		c.send("one")
+		server.wants("one")
+		p.Reset()
+		_, err = server.receive(soon)
+		accepted.Close()
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("after a reset: %v, want a reset", err)
+		}
+	}
+}
+
+// A connection that is not made to its end yet does not escape.
+func TestProxy_RefuseAndCut_EndWhatIsBeingMade(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for range 200 {
+		c := dial(t, p)
+		p.Refuse(true)
+		p.Cut()
+		if _, err := c.receive(soon); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("a connection: %v, want its end", err)
+		}
+		c.conn.Close()
+		p.Refuse(false)
 	}
 }
 
