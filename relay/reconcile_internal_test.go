@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -39,13 +40,36 @@ func TestReconcile_OfAnEarlierEpoch(t *testing.T) {
 		}
 		return n
 	}
-	exec(`create function slow() returns trigger language plpgsql as 'begin perform pg_catalog.pg_sleep(0.5); return new; end'`)
-	exec(`create trigger slow before insert on outbox.deferred for each row execute function slow()`)
+	exec(`create function wait() returns trigger language plpgsql as 'begin perform pg_catalog.pg_advisory_xact_lock(1); return new; end'`)
+	exec(`create trigger wait before insert on outbox.deferred for each row execute function wait()`)
+	exec(`select pg_advisory_lock(1)`)
 	exec(`insert into outbox.messages (key, queue, payload) select 'k' || i, 'q', '{}' from generate_series(1, 3) i`)
 	dialer := newDialer(base, "s", zap.NewNop())
 	before, after := newStore(dialer, "outbox", "s"), newStore(dialer, "outbox", "s")
 	defer before.close(t.Context())
 	defer after.close(t.Context())
+	for _, s := range []*store{before, after} { // they wait for as long as the test takes
+		err := s.with(t.Context(), func(conn *pgx.Conn) error {
+			_, err := conn.Exec(t.Context(), "set lock_timeout = 0")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // a store that waits cannot be closed
+	awaitWaiting := func(want int) {
+		t.Helper()
+		pgtest.Eventually(t, time.Minute, func() error {
+			var n int
+			err := conn.QueryRow(t.Context(), "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and wait_event_type = 'Lock'").Scan(&n)
+			if err == nil && n != want {
+				err = fmt.Errorf("%d sessions wait for a lock, want %d", n, want)
+			}
+			return err
+		})
+	}
 
 	first, err := before.takeOver(t.Context(), "one", "", "0/1", true)
 	if err != nil {
@@ -53,19 +77,20 @@ func TestReconcile_OfAnEarlierEpoch(t *testing.T) {
 	}
 	ended := make(chan error, 1) // one result
 	go func() {
-		_, err := before.reconcile(t.Context(), first.epoch, "0/1")
+		_, err := before.reconcile(ctx, first.epoch, "0/1")
 		ended <- err
 	}()
-	pgtest.Eventually(t, 10*time.Second, func() error {
-		var at string
-		err := conn.QueryRow(t.Context(), "select coalesce(max(wait_event), '') from pg_stat_activity where datname = current_database() and query like '%insert into%deferred%' and pid <> pg_backend_pid()").Scan(&at)
-		if err == nil && at != "PgSleep" {
-			err = fmt.Errorf("nobody reconciles yet: %q", at)
-		}
-		return err
-	})
-	second, err := after.takeOver(t.Context(), "two", "", "0/1", false)
-	if err != nil {
+	awaitWaiting(1) // in the middle of it
+	var second tenure
+	taken := make(chan error, 1) // one result
+	go func() {
+		var err error
+		second, err = after.takeOver(ctx, "two", "", "0/1", false)
+		taken <- err
+	}()
+	awaitWaiting(2)
+	exec(`select pg_advisory_unlock(1)`)
+	if err := <-taken; err != nil {
 		t.Fatal(err)
 	}
 	if n := deferred(); n != 3 || !second.reconciled {
