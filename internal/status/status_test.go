@@ -294,7 +294,7 @@ func TestRead_Reasons(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.execute(t, `insert into outbox.deferred (message_id, queue, reason, not_before, last_status, last_error) values
-		(7, 'orders', 'transient', now() + interval '1 minute', 503, 'first' || chr(27)), (8, 'orders', 'transient', now() + interval '10 seconds', 500, 'second'),
+		(7, 'orders', 'transient', now() + interval '2 hours', 503, 'first' || chr(27)), (8, 'orders', 'transient', now() + interval '1 hour', 500, 'second'),
 		(6, 'mails', 'rate_limited', now(), 429, 'status 429: slow down'),
 		(9, 'orders', 'scheduled', now() - interval '1 second', null, null), (10, 'orders', 'held', null, null, null),
 		(11, 'orders', 'held', null, null, null), (12, 'orders', 'held', 'infinity', null, null), (13, 'orders', 'recovered', now(), null, null)`)
@@ -304,7 +304,7 @@ func TestRead_Reasons(t *testing.T) {
 	for _, r := range report.DeferredReasons {
 		byReason[r.Reason] = r
 	}
-	if r := byReason["transient"]; r.MessageID != 7 || *r.LastStatus != 503 || *r.NextSeconds < 5 || *r.NextSeconds > 10 {
+	if r := byReason["transient"]; r.MessageID != 7 || *r.LastStatus != 503 || *r.NextSeconds < 3500 || *r.NextSeconds > 3600 {
 		t.Errorf("transient: %+v", r)
 	}
 	if r := byReason["held"]; r.Count != 3 || r.MessageID != 10 || r.NextSeconds != nil || r.LastError != "" {
