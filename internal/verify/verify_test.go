@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"go.uber.org/goleak"
 
 	"github.com/outbox-relay/outbox-relay/internal/golden"
@@ -50,34 +54,98 @@ func (r *rig) messages(n int) {
 	r.exec(`insert into outbox.dispatched (message_id, attempts) select id, 1 from outbox.messages`)
 }
 
-// stream stands for a relay that has come to everything: the slot follows the WAL.
-func (r *rig) stream() {
+// slot makes the slot of a relay that has looked through the table.
+func (r *rig) slot() {
 	r.t.Helper()
 	r.exec(`select pg_create_logical_replication_slot($1, 'pgoutput')`, r.cfg.Slot)
 	r.exec(`insert into outbox.relays (slot, epoch, reconciled_at) values ($1, 1, now())`, r.cfg.Slot)
-	conn := pgtest.Connect(r.t, r.conn.Config().ConnString())
+}
+
+// stream stands for a relay at work that has come to everything: it has the slot,
+// and confirms where the server is.
+func (r *rig) stream() {
+	r.t.Helper()
+	r.slot()
+	reader := r.reader()
+	writer := pgtest.Connect(r.t, r.conn.Config().ConnString())
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(50 * time.Millisecond)
-		defer ticker.Stop()
-		for ctx.Err() == nil {
-			_, err := conn.Exec(ctx, `select pg_logical_emit_message(true, 'test', 'a commit')`)
-			if err == nil {
-				_, err = conn.Exec(ctx, `select pg_replication_slot_advance($1, pg_current_wal_flush_lsn())`, r.cfg.Slot)
+	var loops sync.WaitGroup
+	for what, loop := range map[string]func() error{
+		"follow the WAL": func() error { return follow(ctx, reader) },
+		"write WAL":      func() error { return commit(ctx, writer) }, // what was written last is flushed
+	} {
+		loops.Go(func() {
+			if err := loop(); ctx.Err() == nil {
+				r.t.Errorf("%s: %v", what, err)
 			}
-			if err != nil && ctx.Err() == nil {
-				r.t.Errorf("advance the slot: %v", err)
-				return
+		})
+	}
+	r.t.Cleanup(func() { cancel(); loops.Wait() })
+}
+
+// reader is a connection that has begun to read the slot.
+func (r *rig) reader() *pgconn.PgConn {
+	r.t.Helper()
+	config, err := pgconn.ParseConfig(r.conn.Config().ConnString())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config.RuntimeParams["replication"], config.RuntimeParams["wal_sender_timeout"] = "database", "0"
+	conn, err := pgconn.ConnectConfig(r.t.Context(), config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	start := "START_REPLICATION SLOT " + r.cfg.Slot + " LOGICAL 0/0 (proto_version '1', publication_names '" + schema.DefaultPublication + "')"
+	conn.Frontend().Send(&pgproto3.Query{String: start})
+	if err := conn.Frontend().Flush(); err != nil {
+		r.t.Fatal(err)
+	}
+	switch message, err := conn.ReceiveMessage(r.t.Context()); message.(type) {
+	case *pgproto3.CopyBothResponse:
+	default:
+		r.t.Fatalf("begin to read the slot: %T, %v", message, err)
+	}
+	return conn
+}
+
+// follow confirms each position that the server says it has come to.
+func follow(ctx context.Context, conn *pgconn.PgConn) error {
+	for {
+		message, err := conn.ReceiveMessage(ctx)
+		if err != nil {
+			return err
+		}
+		switch m := message.(type) {
+		case *pgproto3.ErrorResponse:
+			return pgconn.ErrorResponseToPgError(m)
+		case *pgproto3.CopyData:
+			if m.Data[0] != 'k' { // a keepalive comes after the messages
+				continue
 			}
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
+			status := slices.Concat([]byte{'r'}, m.Data[1:9], m.Data[1:9], m.Data[1:9], make([]byte, 9))
+			conn.Frontend().Send(&pgproto3.CopyData{Data: status})
+			if err := conn.Frontend().Flush(); err != nil {
+				return err
 			}
 		}
-	}()
-	r.t.Cleanup(func() { cancel(); <-ended })
+	}
+}
+
+// commit commits something again and again.
+func commit(ctx context.Context, conn *pgx.Conn) error {
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if _, err := conn.Exec(ctx, `select pg_logical_emit_message(true, 'test', 'a commit')`); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (r *rig) run() *verify.Report {
@@ -123,7 +191,7 @@ func TestRun_Empty(t *testing.T) {
 func TestRun_AllIsWell(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	r.stream()
+	r.slot()
 	r.messages(20)
 	r.exec(`delete from outbox.dispatched where message_id in (1, 2, 3, 4, 5, 6, 7, 8)`)
 	r.exec(`insert into outbox.deferred (message_id, queue, reason) values (1, 'orders', 'transient'), (2, 'orders', 'held')`)
@@ -255,31 +323,17 @@ func TestRun_LooksTwice(t *testing.T) {
 	r.stream()
 	r.messages(5)
 	r.exec(`delete from outbox.dispatched where message_id in (2, 3)`)
-	other := pgtest.Connect(t, r.conn.Config().ConnString())
-	var late int64
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		late = r.expect(verify.Counts{Messages: 5, Dispatched: 3, InFlight: 1},
-			verify.Fault{MessageID: 3, Kind: verify.Unaccounted, Outcomes: []string{}}).Late
-	}()
-	pgtest.Eventually(t, time.Minute, func() error { // the pause after the first look begins
-		var begun bool
-		err := other.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pid = $1 and query ~ 'pg_current_wal_insert_lsn' and state = 'idle')`,
-			r.conn.PgConn().PID()).Scan(&begun)
-		if err == nil && !begun {
-			err = errors.New("the first look is not over")
-		}
-		return err
-	})
-	if _, err := other.Exec(t.Context(), `insert into outbox.dispatched (message_id, attempts) values (2, 1)`); err != nil {
-		t.Fatal(err)
+	r.cfg.GoOn = func() bool { // asked after the first look
+		r.exec(`insert into outbox.dispatched (message_id, attempts) values (2, 1)`)
+		return true
 	}
-	<-done
-	if late != 0 {
-		t.Errorf("%d are late", late)
+	report := r.expect(verify.Counts{Messages: 5, Dispatched: 3, InFlight: 1},
+		verify.Fault{MessageID: 3, Kind: verify.Unaccounted, Outcomes: []string{}})
+	if report.Late != 0 {
+		t.Errorf("%d are late", report.Late)
 	}
 	r.exec(`update outbox.relays set reconciled_at = null`)
+	r.cfg.GoOn, r.cfg.Wait = nil, time.Second
 	if report := r.expect(verify.Counts{Messages: 5, Dispatched: 4, InFlight: 1}); report.Late != 1 {
 		t.Errorf("with a new slot %d are late, want 1", report.Late)
 	}
