@@ -56,6 +56,7 @@ func (r *rig) holder() (pid int64) {
 func TestSource_Open_WaitsForTheOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	r.config.LeaseTimeout = time.Hour // longer than anybody waits here
 	r.insert(r.conn, "m", "a")
 	first := r.read()
 	first.await(1)
@@ -66,12 +67,8 @@ func TestSource_Open_WaitsForTheOther(t *testing.T) {
 	if got := line.ContextMap()["holder_pid"]; got != pid {
 		t.Errorf("the log names pid %v, want %d", got, pid)
 	}
-	began := time.Now()
 	r.close(first.source)
-	r.opened(waiting)
-	if took := time.Since(began); took > 5*time.Second { // a loaded machine; usually 50 ms
-		t.Errorf("the takeover took %v", took)
-	}
+	r.opened(waiting) // usually after 50 ms
 	next := &reading{rig: r, source: second}
 	next.await(1)
 }
