@@ -16,9 +16,10 @@ type TB interface {
 }
 
 // patience bounds the waits of tests. It is long, because the program may share
-// two cores with other tests and have the race detector; no test waits for it
-// when all is well.
-const patience = 60 * time.Second
+// two cores with other tests and have the race detector, and a slot is made only
+// when the transactions of all other tests have ended; no test waits for it when
+// all is well.
+const patience = 2 * time.Minute
 
 // Run builds the program and starts it. It is killed at the test's end; the log
 // of a failed test is printed.
