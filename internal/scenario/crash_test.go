@@ -187,11 +187,10 @@ func TestCrash_BetweenMarkAndStandbyStatus(t *testing.T) {
 	w.Env["RELAY_REPLICATION_URL"], w.Env["DATABASE_URL"] = w.Env["DATABASE_URL"], direct
 	slow := w.Fault(emulator.Fault{Route: "queue.publish", Store: true, Delay: 500 * time.Millisecond})
 	p := process(t, w, nil)
-	messages := scenario.Batch("m", 20, "a", "b", "")
+	messages := scenario.Batch("m", 21, "a", "b", "")
 	w.Commit(w.Conn, messages...)
-	w.AwaitRequest("m-0")
-	w.AwaitRequest("m-1")
-	proxy.Freeze() // from here on no status gets through
+	w.AwaitRequest("m-20") // it waits for no other, and is the last to come through the proxy
+	proxy.Freeze()         // from here on no status gets through
 	w.Queue.RemoveFault(slow)
 	w.AwaitAccepted()
 	w.AwaitMarked()

@@ -69,18 +69,32 @@ func (d *departures) writeLanes(t *testing.T, w *scenario.World) (stop func()) {
 
 // waits are the times from the start of a transaction to acceptance of the
 // messages that set out in one of the spans, sorted; those of lane0 do not count.
-func (d *departures) waits(w *scenario.World, spans [][2]time.Time) (waits []time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, e := range w.Published() {
-		at, ours := d.at[e.Key]
-		if !ours || e.Outcome != emulator.Accepted || strings.HasPrefix(e.Key, "lane0-") {
-			continue
-		}
-		if slices.ContainsFunc(spans, func(s [2]time.Time) bool { return !at.Before(s[0]) && at.Before(s[1]) }) {
-			waits = append(waits, e.Time.Sub(at))
-		}
+// It waits until all of them are accepted.
+func (d *departures) waits(t *testing.T, w *scenario.World, spans [][2]time.Time) (waits []time.Duration) {
+	t.Helper()
+	during := func(at time.Time) bool {
+		return slices.ContainsFunc(spans, func(s [2]time.Time) bool { return !at.Before(s[0]) && at.Before(s[1]) })
 	}
+	pgtest.Eventually(t, scenario.Patience, func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		sent := map[string]time.Time{}
+		for key, at := range d.at {
+			if during(at) && !strings.HasPrefix(key, "lane0-") {
+				sent[key] = at
+			}
+		}
+		waits = make([]time.Duration, 0, len(sent))
+		for _, e := range w.Published() {
+			if at, ours := sent[e.Key]; ours && e.Outcome == emulator.Accepted {
+				waits = append(waits, e.Time.Sub(at))
+			}
+		}
+		if len(waits) < len(sent) {
+			return fmt.Errorf("%d of %d messages are accepted", len(waits), len(sent))
+		}
+		return nil
+	})
 	slices.Sort(waits)
 	return waits
 }
@@ -92,30 +106,30 @@ func TestPromise6_OnePoisonAmongAHundredLanes(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t).With(map[string]string{
 		"RELAY_STATUS_INTERVAL": "100ms", "RELAY_SILENCE_TIMEOUT": "10s",
-		"RELAY_DEFER_AFTER": "1s", "RELAY_DEFER_MIN": "500ms", "RELAY_DEFER_MAX": "1s", "RELAY_MAX_ATTEMPTS": "8",
+		"RELAY_DEFER_AFTER": "1s", "RELAY_DEFER_MIN": "500ms", "RELAY_DEFER_MAX": "1s",
+		"RELAY_MAX_ATTEMPTS": "1000", // until the last poison: the others get through in the end
 	})
 	process(t, w, nil)
 	left := departures{at: map[string]time.Time{}}
 	stop := left.writeLanes(t, w)
 	w.AwaitRequest("lane99-24") // every lane has had its first message
 
-	// With a poison and without, in turn, so that a machine that becomes slower
-	// does so for both.
-	var without, with [][2]time.Time
-	for round := range 4 {
-		began := time.Now()
-		scenario.Throughout(t, time.Second, func() error { return nil })
-		poisoned := time.Now()
-		without = append(without, [2]time.Time{began, poisoned})
-		key := fmt.Sprintf("poison-%d", round)
-		fault := w.Fault(emulator.Fault{Key: key, Status: http.StatusInternalServerError})
-		w.Exec(`insert into outbox.messages (key, queue, ordering_key, payload) values ($1, 'orders', 'lane0', '{}')`, key)
-		w.Forget(key) // its place in the order depends on when the fault ends
-		scenario.Throughout(t, time.Second, func() error { return nil })
-		with = append(with, [2]time.Time{poisoned, time.Now()})
-		w.Queue.RemoveFault(fault)
+	// A machine that is busy with something else may be so in one half of a measurement
+	// only. Who waits for a stranger does so in all of them.
+	for try := 1; ; try++ {
+		without, with := left.measure(t, w, try)
+		err := compareWaits(t, left.waits(t, w, without), left.waits(t, w, with))
+		if err == nil {
+			break
+		}
+		if try == measurements {
+			t.Error(err)
+			break
+		}
+		t.Log(err)
 	}
 
+	setQueue(t, operator(w), operate.Settings{"max_attempts": 8})
 	fault := w.Fault(emulator.Fault{Key: "poison", Status: http.StatusInternalServerError, Code: "BROKEN"})
 	w.Exec(`insert into outbox.messages (key, queue, ordering_key, payload) values ('poison', 'orders', 'lane0', '{"of": "lane0"}')`)
 	w.Forget("poison")
@@ -131,26 +145,49 @@ func TestPromise6_OnePoisonAmongAHundredLanes(t *testing.T) {
 	stop()
 	w.Settle()
 	noneLeft(w, t)
-	compareWaits(t, left.waits(w, without), left.waits(w, with))
 	culpritComesBack(t, w, fault)
+}
+
+// measurements is how often the waits are measured before the test gives up.
+const measurements = 5
+
+// measure returns times without a poison and times with one, in turn, so that a
+// machine that becomes slower does so for both.
+func (d *departures) measure(t *testing.T, w *scenario.World, try int) (without, with [][2]time.Time) {
+	t.Helper()
+	for round := range 4 {
+		began := time.Now()
+		scenario.Throughout(t, time.Second, func() error { return nil })
+		poisoned := time.Now()
+		without = append(without, [2]time.Time{began, poisoned})
+		key := fmt.Sprintf("poison-%d-%d", try, round)
+		fault := w.Fault(emulator.Fault{Key: key, Status: http.StatusInternalServerError})
+		w.Exec(`insert into outbox.messages (key, queue, ordering_key, payload) values ($1, 'orders', 'lane0', '{}')`, key)
+		w.Forget(key) // its place in the order depends on when the fault ends
+		scenario.Throughout(t, time.Second, func() error { return nil })
+		with = append(with, [2]time.Time{poisoned, time.Now()})
+		w.Queue.RemoveFault(fault)
+	}
+	return without, with
 }
 
 // compareWaits wants others to wait no longer than without a poison. The bounds
 // are wide, since the machine may be busy; waiting for a stranger would take the
 // backoff of the poison, half a second and more, every time.
-func compareWaits(t *testing.T, without, with []time.Duration) {
+func compareWaits(t *testing.T, without, with []time.Duration) error {
 	t.Helper()
 	if len(without) < lanes || len(with) < lanes {
-		t.Fatalf("%d messages without a poison and %d with one show nothing", len(without), len(with))
+		return fmt.Errorf("%d messages without a poison and %d with one show nothing", len(without), len(with))
 	}
 	at := func(waits []time.Duration, percent int) time.Duration { return waits[len(waits)*percent/100] }
 	t.Logf("p50 %v without, %v with; p99 %v without, %v with", at(without, 50), at(with, 50), at(without, 99), at(with, 99))
 	if calm, got := at(without, 50), at(with, 50); got > 3*calm+50*time.Millisecond {
-		t.Errorf("half of the other messages waited %v and longer, without a poison %v", got, calm)
+		return fmt.Errorf("half of the other messages waited %v and longer, without a poison %v", got, calm)
 	}
 	if calm, got := at(without, 99), at(with, 99); got > 4*calm+400*time.Millisecond {
-		t.Errorf("one in a hundred of the other messages waited %v and longer, without a poison %v", got, calm)
+		return fmt.Errorf("one in a hundred of the other messages waited %v and longer, without a poison %v", got, calm)
 	}
+	return nil
 }
 
 // culpritComesBack lists the dead letter, mends its cause and redrives it, with

@@ -41,7 +41,10 @@ func TestOPS11_RemovalUnderLoad(t *testing.T) {
 		var worst time.Duration
 		for n := 0; ctx.Err() == nil; n++ {
 			began := time.Now()
-			w.Commit(conn, scenario.Message{Key: fmt.Sprintf("new-%d", n), OrderingKey: "n"})
+			if err := w.TryCommit(conn, scenario.Message{Key: fmt.Sprintf("new-%d", n), OrderingKey: "n"}); err != nil {
+				t.Errorf("commit: %v", err)
+				break
+			}
 			worst = max(worst, time.Since(began))
 		}
 		slowest <- worst
@@ -57,7 +60,7 @@ func TestOPS11_RemovalUnderLoad(t *testing.T) {
 	// What they waited for is in the server's log; this bound leaves room for a
 	// machine that is busy with other tests.
 	stop()
-	if worst := <-slowest; worst > 5*time.Second {
+	if worst := <-slowest; worst > 30*time.Second {
 		t.Errorf("an application waited %s", worst)
 	}
 	for line := range strings.Lines(logText(t, cluster)) {

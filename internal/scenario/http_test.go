@@ -123,7 +123,7 @@ func (f flushing) Write(text []byte) (int, error) {
 // other keys go on, and so do the standby statuses.
 func TestHTTP06_TheQueueDrips(t *testing.T) {
 	t.Parallel()
-	const timeout = 400 * time.Millisecond
+	const timeout = 2 * time.Second
 	w := scenario.New(t).With(quick).With(map[string]string{
 		"INFRAI_REQUEST_TIMEOUT": timeout.String(), "RELAY_STATUS_INTERVAL": "200ms",
 	})
@@ -176,7 +176,9 @@ func TestHTTP06_TheQueueDrips(t *testing.T) {
 	for _, m := range stuck[:4] {
 		times := slow.arrivals(m.Key)
 		for i := 1; i < len(times)-1; i++ { // the last two may be the first after the end of it
-			if gap := times[i].Sub(times[i-1]); gap < timeout/2 {
+			// A request may come in long after its time began, on a busy machine. What ends
+			// before its time is repeated within a tenth of a second.
+			if gap := times[i].Sub(times[i-1]); gap < timeout/4 {
 				t.Errorf("%s came again after %s: an attempt ended before its time", m.Key, gap)
 			}
 		}
