@@ -153,7 +153,7 @@ func (r *router) putOff(now time.Time, m *message, failure *PublishError) {
 	if failure.Class.outage() && !m.blamed {
 		most = min(most, r.cfg.ProbeMax) // nobody gets through to the queue, which may be back soon
 	}
-	notBefore := now.Add(backoff(m.attempts, r.cfg.DeferMin, most))
+	notBefore := now.Add(max(backoff(m.attempts, r.cfg.DeferMin, most), failure.RetryAfter))
 	if m.lane == nil {
 		r.deferOne(m, nil, notBefore, failure)
 		return

@@ -452,6 +452,26 @@ func TestRouter_LongWaitsAreSpentInTheTable(t *testing.T) {
 	}
 }
 
+// A pause that the queue asked for is kept there, too.
+func TestRouter_RetryAfterIsKeptInTheTable(t *testing.T) {
+	for _, key := range []string{"a", ""} {
+		cfg := testConfig()
+		cfg.DeferAfter = 2 * time.Second
+		r := newRig(cfg)
+		m := r.put("q", key)
+		r.takeOne()
+		failure := failed(Transient)
+		failure.RetryAfter = time.Minute
+		o := r.end(m, failure)
+		if o == nil || o.state != deferred {
+			t.Fatalf("outcome %v, want it deferred", o)
+		}
+		if wait := o.notBefore.Sub(r.now); wait < time.Minute {
+			t.Errorf("ordering key %q: it waits %s, want a minute", key, wait)
+		}
+	}
+}
+
 // A lane that is slower than its messages come overflows alone; the other lanes
 // of its queue stay in memory.
 func TestRouter_SlowLaneOverflowsAlone(t *testing.T) {
