@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net"
@@ -39,6 +40,7 @@ type Cluster struct {
 	keep    bool // the folder is the caller's
 	account *account
 	port    int
+	held    io.Closer // keeps the port for this cluster; nil before it has one
 	server  *child.Process
 
 	settings map[string]string // the caller's
@@ -85,7 +87,8 @@ func (c *Cluster) startSomewhere(ctx context.Context, settings map[string]string
 	c.settings = settings
 	var err error
 	for range 5 {
-		if c.port, err = freePort(); err != nil {
+		c.releasePort()
+		if c.port, c.held, err = freePort(); err != nil {
 			return err
 		}
 		if err := c.configure(settings); err != nil {
@@ -150,16 +153,31 @@ func (c *Cluster) configure(settings map[string]string) error {
 }
 
 // freePort finds a free port below the range that systems give to outgoing
-// connections, so that nobody takes it while the server is down for a restart.
-func freePort() (int, error) {
+// connections, so that nobody takes it while the server is down for a restart. From
+// other clusters, also of other processes, it is kept by a UDP socket of the same
+// number.
+func freePort() (int, io.Closer, error) {
 	for range 100 {
 		port := 20000 + rand.IntN(12000)
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, listener.Close()
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		held, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
 		}
+		listener, err := net.Listen("tcp", address)
+		if err == nil {
+			return port, held, listener.Close()
+		}
+		_ = held.Close()
 	}
-	return 0, errors.New("find a free port: none of 100")
+	return 0, nil, errors.New("find a free port: none of 100")
+}
+
+func (c *Cluster) releasePort() {
+	if c.held != nil {
+		_ = c.held.Close()
+		c.held = nil
+	}
 }
 
 // Close ends the server and removes the cluster's folder, unless the caller
@@ -169,6 +187,7 @@ func (c *Cluster) Close() error {
 	if err != nil {
 		err = errors.Join(err, c.Kill())
 	}
+	c.releasePort()
 	if c.keep || c.dir == "" {
 		return err
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// dropTimeout bounds the clean-up of a database.
-const dropTimeout = 30 * time.Second
+// dropTimeout bounds the clean-up of a database, and what else a superuser does:
+// a drop waits for every process of the server.
+const dropTimeout = time.Minute
 
 var databases atomic.Int64
 

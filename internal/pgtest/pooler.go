@@ -41,11 +41,12 @@ func startPooler(server string, ignored []string) (through string, process *chil
 	if err != nil {
 		return "", nil, err
 	}
-	port, err := freePort()
+	port, held, err := freePort()
 	if err != nil {
 		return "", nil, err
 	}
-	as, err := serverAccount() // it does not run as root either
+	defer func() { _ = held.Close() }() // it has the port itself by then, and is not restarted
+	as, err := serverAccount()          // it does not run as root either
 	if err != nil {
 		return "", nil, err
 	}

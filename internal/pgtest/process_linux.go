@@ -63,10 +63,20 @@ func children(pid int) []int {
 // alive reports whether a process is there. One that has ended and whom nobody
 // has asked how is not: it holds nothing any more.
 func alive(pid int) bool {
+	state := state(pid)
+	return state != "" && state != "Z"
+}
+
+// stopped reports whether a SIGSTOP has reached a process.
+func stopped(pid int) bool { return state(pid) == "T" }
+
+// state is the letter for what a process does; empty if it is not there.
+func state(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false
+		return ""
 	}
-	_, state, _ := strings.Cut(string(text), ") ") // the name before may hold anything but this
-	return !strings.HasPrefix(state, "Z")
+	_, rest, _ := strings.Cut(string(text), ") ") // the name before may hold anything but this
+	letter, _, _ := strings.Cut(rest, " ")
+	return letter
 }

@@ -25,3 +25,5 @@ func attributes(*account) *syscall.SysProcAttr { return nil }
 func children(int) []int { return nil }
 
 func alive(int) bool { return false }
+
+func stopped(int) bool { return true }

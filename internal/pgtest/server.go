@@ -125,10 +125,14 @@ func (c *Cluster) Kill() error {
 	if c.server == nil || !c.server.Running() {
 		return nil
 	}
-	// A stopped server makes no more processes. They are listed before the
-	// kill: afterwards they are nobody's children.
+	// A stopped server makes no more processes, but it may be making one when the
+	// signal comes. They are listed before the kill: afterwards they are nobody's
+	// children.
 	if err := c.server.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("kill the server: %w", err)
+	}
+	if err := await("still has not stopped", func() bool { return stopped(c.PID()) || !c.server.Running() }); err != nil {
+		return err
 	}
 	orphans := children(c.PID())
 	if err := c.server.Signal(syscall.SIGKILL); err != nil {
@@ -142,20 +146,21 @@ func (c *Cluster) Kill() error {
 	if err := c.awaitEnd(); err != nil {
 		return err
 	}
-	return awaitGone(orphans)
+	// They are not our children: nobody tells us of their end.
+	return await(fmt.Sprintf("some of its processes %v are still there", orphans), func() bool { return !slices.ContainsFunc(orphans, alive) })
 }
 
-// awaitGone waits for the end of processes that are not our children.
-func awaitGone(pids []int) error {
+// await waits for something that a kill brings about.
+func await(otherwise string, holds func() bool) error {
 	deadline := time.NewTimer(stopTimeout)
 	defer deadline.Stop()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for slices.ContainsFunc(pids, alive) {
+	for !holds() {
 		select {
 		case <-ticker.C:
 		case <-deadline.C:
-			return fmt.Errorf("kill the server: some of its processes %v are still there after %v", pids, stopTimeout)
+			return fmt.Errorf("kill the server: %s after %v", otherwise, stopTimeout)
 		}
 	}
 	return nil

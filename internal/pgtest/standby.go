@@ -112,7 +112,7 @@ func (c *Cluster) copyStopped(ctx context.Context, prepare func(*Cluster) error)
 
 // Promote makes a standby a primary, and returns once it is one.
 func (c *Cluster) Promote() error {
-	if err := c.exec("select pg_promote(true, 60)"); err != nil {
+	if err := c.exec("select pg_promote(true, 50)"); err != nil {
 		return fmt.Errorf("promote: %w", err)
 	}
 	return nil

@@ -17,9 +17,10 @@ func TestStandby_FollowsAndIsPromoted(t *testing.T) {
 	query[string](t, primary.URL("postgres"), "select pg_create_logical_replication_slot('before', 'pgoutput')::text")
 	standby := pgtest.NewStandby(t, primary)
 	execute(t, primary.URL("postgres"), "create table kept (n int)", "insert into kept values (4)")
-	pgtest.Eventually(t, 30*time.Second, func() error {
-		if n := query[int](t, standby.URL("postgres"), "select count(*) from pg_class where relname = 'kept'"); n != 1 {
-			return fmt.Errorf("the table is not there")
+	written := query[string](t, primary.URL("postgres"), "select pg_current_wal_lsn()::text")
+	pgtest.Eventually(t, time.Minute, func() error {
+		if !query[bool](t, standby.URL("postgres"), "select pg_last_wal_replay_lsn() >= $1::text::pg_lsn", written) {
+			return fmt.Errorf("the standby has not replayed %s", written)
 		}
 		return nil
 	})
