@@ -116,7 +116,7 @@ func TestOf_WhomTheMakerWaitsFor(t *testing.T) {
 	}()
 	for len(ends) > 0 {
 		var blocking int
-		pgtest.Eventually(t, 20*time.Second, func() error {
+		pgtest.Eventually(t, time.Minute, func() error {
 			err := looks.QueryRow(t.Context(), "select b[1] from pg_blocking_pids($1) b where b <> '{}'", maker.PgConn().PID()).Scan(&blocking)
 			if err == nil && ends[blocking] == nil {
 				return fmt.Errorf("still waits for %d", blocking)

@@ -108,7 +108,7 @@ func TestStart_EndsWithItsParent(t *testing.T) {
 	}
 	_ = command.Process.Kill()
 	_ = command.Wait()
-	pgtest.Eventually(t, 10*time.Second, func() error {
+	pgtest.Eventually(t, time.Minute, func() error {
 		if gone(pid) {
 			return nil
 		}
