@@ -28,6 +28,8 @@ type session struct {
 	sweeps  sweeps
 	moved   bool // somebody else had moved the slot when the session began
 
+	recorded string // the confirmed flush on record when the session began
+
 	useful  bool   // outcomes became durable; the writer's until it has ended
 	next    uint64 // the number of the next message of the stream
 	horizon int64  // ids above this one had no outcome when the epoch began
@@ -47,6 +49,8 @@ func (r *Relay) runSession(intake context.Context) (useful bool, err error) {
 		r.sessions.Add(1)
 		r.session.Store(s)
 		r.enter(stepRunning, nil)
+		// Who has read this line finds the relay active.
+		s.log.Info("session began", zap.String(keyPosition, r.source.StartPosition()), zap.String(keyRecorded, s.recorded))
 		err = s.run(intake, own, lose)
 		r.keep(s.writer.left())
 	case over(intake):
@@ -74,7 +78,7 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 		log.Error("slot was moved by somebody else, the sweep looks for messages that the stream will not show",
 			zap.String(keyRecorded, found.recorded), zap.String(keyPosition, r.source.StartPosition()))
 	}
-	s := &session{relay: r, log: log, workers: make([]worker, r.cfg.MaxInFlight), moved: found.moved}
+	s := &session{relay: r, log: log, workers: make([]worker, r.cfg.MaxInFlight), moved: found.moved, recorded: found.recorded}
 	s.writer = &writer{
 		cfg: r.cfg, log: log, store: r.writing, epoch: epoch, counts: r.counts,
 		position: r.source.Position, durable: s.durable, wake: make(chan struct{}, 1),
@@ -99,7 +103,6 @@ func (r *Relay) begin(ctx context.Context) (*session, error) {
 	if err := s.look(ctx); err != nil {
 		return s, err
 	}
-	log.Info("session began", zap.String(keyPosition, r.source.StartPosition()), zap.String(keyRecorded, found.recorded))
 	return s, nil
 }
 
