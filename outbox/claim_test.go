@@ -142,7 +142,7 @@ func TestClaim_WaitsForAnOpenOne(t *testing.T) {
 				won, err := outbox.Claim(ctx, second, "c", "e", time.Hour)
 				done <- answer{won, err}
 			}()
-			pgtest.Eventually(t, 10*time.Second, func() error {
+			pgtest.Eventually(t, patience, func() error {
 				var event string
 				err := first.QueryRow(ctx, "select coalesce(wait_event_type, '') from pg_stat_activity where pid = $1", waiting).Scan(&event)
 				if err == nil && event != "Lock" {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -88,7 +87,7 @@ func TestEnqueue_WaitsForAnOpenTransactionWithTheSameKey(t *testing.T) {
 				_, err := outbox.Enqueue(ctx, second, message("same"))
 				done <- err
 			}()
-			pgtest.Eventually(t, 10*time.Second, func() error {
+			pgtest.Eventually(t, patience, func() error {
 				var event string
 				err := first.QueryRow(ctx, "select coalesce(wait_event_type, '') from pg_stat_activity where pid = $1", waiting).Scan(&event)
 				if err == nil && event != "Lock" {

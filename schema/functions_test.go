@@ -260,7 +260,7 @@ func TestRecordPosition_HoldsTheEpochUntilCommit(t *testing.T) {
 func awaitLock(t *testing.T, conn, waiting *pgx.Conn) {
 	t.Helper()
 	pid := waiting.PgConn().PID()
-	pgtest.Eventually(t, 20*time.Second, func() error {
+	pgtest.Eventually(t, time.Minute, func() error {
 		if !query[bool](t, conn, `select exists (select from pg_locks where pid = $1 and not granted)`, pid) {
 			return fmt.Errorf("session %d waits for no lock", pid)
 		}

@@ -79,7 +79,7 @@ func TestMigrate_WaitsForAnotherMigration(t *testing.T) {
 		_, err := schema.Migrate(t.Context(), parse(t, url), standard, zap.NewNop())
 		done <- err
 	}()
-	pgtest.Eventually(t, 20*time.Second, func() error {
+	pgtest.Eventually(t, time.Minute, func() error {
 		if n := query[int](t, holder, `select count(*) from pg_locks where locktype = 'advisory' and not granted and database =
 			(select oid from pg_database where datname = current_database())`); n != 1 {
 			return fmt.Errorf("%d sessions wait for the lock", n)

@@ -188,7 +188,7 @@ func TestTakingItOut_ClaimsGoOn(t *testing.T) {
 // awaitLock returns once the session waits for a lock.
 func awaitLock(t *testing.T, conn *pgx.Conn, pid uint32) {
 	t.Helper()
-	pgtest.Eventually(t, 10*time.Second, func() error {
+	pgtest.Eventually(t, time.Minute, func() error {
 		var waits bool
 		err := conn.QueryRow(t.Context(), `select wait_event_type is not distinct from 'Lock' from pg_stat_activity where pid = $1`, pid).Scan(&waits)
 		if err == nil && !waits {
