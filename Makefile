@@ -69,5 +69,5 @@ clean: ## remove what was built
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once; it takes a minute or two" >&2
-	GOBIN=$(CURDIR)/$@.d go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	GOBIN=$(CURDIR)/$@.d hack/again go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	mv $@.d/golangci-lint $@ && rmdir $@.d
