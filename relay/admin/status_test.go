@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/outbox-relay/outbox-relay/internal/status"
 	"github.com/outbox-relay/outbox-relay/relay/admin"
@@ -34,6 +35,7 @@ func TestServer_Status_LooksOnceForAll(t *testing.T) {
 		<-answer
 		return &admin.Look{Report: &status.Report{Deferred: status.Count{Count: 7}}}, nil
 	})
+	began := time.Now()
 	var asking sync.WaitGroup
 	for range 10 {
 		asking.Go(func() {
@@ -45,8 +47,9 @@ func TestServer_Status_LooksOnceForAll(t *testing.T) {
 	}
 	close(answer)
 	asking.Wait()
-	if n := looks.Load(); n != 1 {
-		t.Errorf("%d looks for 10 questions", n)
+	most := 1 + int64(time.Since(began)/(3*time.Second)) // an answer is given again for as long
+	if n := looks.Load(); n < 1 || n > most {
+		t.Errorf("%d looks for 10 questions, want at most %d", n, most)
 	}
 }
 

@@ -35,8 +35,11 @@ func TestPublish_ReusesConnections(t *testing.T) {
 	t.Parallel()
 	filler := strings.Repeat("x", 2000)
 	page := strings.Repeat(htmlPage, 3000) // longer than what is looked at
-	var n atomic.Int64
+	var n, now, peak atomic.Int64
 	base, connections := counting(t, func(w http.ResponseWriter, _ *http.Request) {
+		defer now.Add(-1)
+		for at, before := now.Add(1), peak.Load(); at > before && !peak.CompareAndSwap(before, at); before = peak.Load() {
+		}
 		switch n.Add(1) % 4 {
 		case 0:
 			_, _ = fmt.Fprintf(w, `{"ok":true,"filler":%q}`, filler)
@@ -64,8 +67,14 @@ func TestPublish_ReusesConnections(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := connections.Load(); got > most {
-		t.Errorf("%d connections for %d requests, want at most %d", got, n.Load(), most)
+	if got := peak.Load(); got > most {
+		t.Errorf("%d requests at once, want at most %d", got, most)
+	}
+	// The transport gives a connection up whose request it has not seen written 50 ms
+	// after the answer. That is rare on any machine; a kind of answer that is not read
+	// to its end costs a connection each time, one in four.
+	if got := connections.Load(); got > rows/10 {
+		t.Errorf("%d connections for %d requests, want about %d", got, n.Load(), most)
 	}
 }
 

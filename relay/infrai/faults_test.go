@@ -179,7 +179,7 @@ func TestPublish_EndsAtTheTimeout(t *testing.T) {
 			if got.Class != relay.UnknownOutcome || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want an unknown outcome by a deadline", err)
 			}
-			if took := time.Since(began); took < cfg.RequestTimeout || took > 5*time.Second {
+			if took := time.Since(began); took < cfg.RequestTimeout || took > time.Minute {
 				t.Errorf("it took %s, want about %s", took, cfg.RequestTimeout)
 			}
 		})
@@ -221,11 +221,9 @@ func TestPublish_KnowsWhenNothingWasSent(t *testing.T) {
 	secure.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // it complains about us
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	closed := httptest.NewServer(http.NotFoundHandler())
-	closed.Close()
 
 	for name, base := range map[string]string{
-		"nobody listens":          closed.URL,
+		"nobody listens":          "http://127.0.0.1:1", // a port that nobody gets by chance
 		"certificate of another":  strings.Replace(secure.URL, "127.0.0.1", "localhost", 1),
 		"no TLS where it is said": strings.Replace(plain.URL, "http:", "https:", 1),
 	} {

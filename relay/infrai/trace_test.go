@@ -1,6 +1,7 @@
 package infrai_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -226,15 +227,21 @@ func TestTrace_EachAttemptIsASpan(t *testing.T) {
 		f.fault.Key, f.fault.Count = "k", 1
 		script(t, queue, f.fault)
 	}
-	cfg := settings(base)
-	cfg.RequestTimeout = time.Second
-	p, c := traced(t, cfg)
+	p, c := traced(t, settings(base))
 	row := message("k")
 	row.Headers = `{"traceparent": "` + writer + `"}`
-	for range faults {
-		if _, err := p.Publish(t.Context(), row); err == nil {
+	for i := range faults {
+		ctx, cancel := context.WithCancel(t.Context())
+		if faults[i].fault.Hang {
+			go func() {
+				_ = queue.Journal().Wait(ctx, uint64(i))
+				cancel() // the queue has the request
+			}()
+		}
+		if _, err := p.Publish(ctx, row); err == nil {
 			t.Error("a fault did nothing")
 		}
+		cancel()
 	}
 	if _, err := p.Publish(t.Context(), row); err != nil {
 		t.Fatal(err)

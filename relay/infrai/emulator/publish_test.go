@@ -234,6 +234,7 @@ func TestPublish_LogsUnknownFieldsOnce(t *testing.T) {
 func TestPublish_Delays(t *testing.T) {
 	t.Parallel()
 	s := start(t, emulator.Config{Queues: []string{"orders"}})
+	s.Clock().Freeze()
 	s.post("/v1/queue/publish", `{"queue":"orders","payload":{"n":1},"delay_seconds":1.5}`).want(t, http.StatusOK, "")
 	s.post("/v1/queue/publish", `{"queue":"orders","payload":{"n":2}}`).want(t, http.StatusOK, "")
 	if got, want := s.payloads("orders"), `{"n":2}`; got != want {
