@@ -263,14 +263,15 @@ func TestSource_ByHand_ActsOnTheNewestPrimary(t *testing.T) {
 		t.Fatal(err)
 	}
 	oldFirst := strings.Replace(r.url, fmt.Sprintf("127.0.0.1:%d", left.Port()), fmt.Sprintf("127.0.0.1:%d,127.0.0.1:%d", left.Port(), promoted.Port()), 1)
-	made, err := r.sourceTo(oldFirst, oldFirst).MakeSlot(t.Context())
+	patient := func(c *cdc.Config) { c.ConnectTimeout = patience } // who does not answer in a third of it has no say
+	made, err := r.sourceTo(oldFirst, oldFirst, patient).MakeSlot(t.Context())
 	if err != nil || !made {
 		t.Fatalf("made %t, %v", made, err)
 	}
 	if r.slotExists() {
 		t.Error("the slot was made on the server that was left behind")
 	}
-	if dropped, err := r.sourceTo(oldFirst, oldFirst).DropSlot(t.Context()); err != nil || !dropped {
+	if dropped, err := r.sourceTo(oldFirst, oldFirst, patient).DropSlot(t.Context()); err != nil || !dropped {
 		t.Errorf("dropped %t, %v", dropped, err)
 	}
 }

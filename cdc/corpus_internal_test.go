@@ -157,7 +157,7 @@ func record(t *testing.T, url string) []message {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	w, err := dial(t.Context(), streamConfig(config, 10*time.Second))
+	w, err := dial(t.Context(), streamConfig(config, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func receiveUntil(t *testing.T, w *wire, text string) []message {
 	var messages []message
 	seen := false
 	for {
-		e, err := w.receive(time.Now().Add(10 * time.Second))
+		e, err := w.receive(time.Now().Add(time.Minute))
 		if err != nil || e.kind == eventNothing {
 			t.Fatalf("after %d messages: %v", len(messages), err)
 		}

@@ -26,8 +26,9 @@ import (
 var _ relay.Source = (*cdc.Source)(nil)
 
 // patience bounds everything that is only a matter of a moment. Several test
-// binaries share a small machine.
-const patience = 20 * time.Second
+// binaries share a small machine, whose disk may stand still for seconds; nothing
+// waits for it when all is well.
+const patience = time.Minute
 
 // ddl makes what a Source needs of the schema.
 const ddl = `
@@ -76,12 +77,13 @@ func rigOn(t *testing.T, cluster *pgtest.Cluster) *rig {
 	return r
 }
 
-// fastConfig has the defaults, only quicker.
+// fastConfig has the defaults, only quicker. The timeouts that end a session are
+// long: they must not fire because the machine is busy.
 func fastConfig(slot string) cdc.Config {
 	return cdc.Config{
 		Schema: "outbox", Slot: slot, Publication: "outbox_relay", SlotLost: cdc.SlotLostRecreate,
 		SlotTimeout: 5 * time.Second, ConnectTimeout: 10 * time.Second,
-		StatusInterval: 200 * time.Millisecond, SilenceTimeout: 4 * time.Second, WALSenderTimeout: 5 * time.Second,
+		StatusInterval: 200 * time.Millisecond, SilenceTimeout: 20 * time.Second, WALSenderTimeout: 20 * time.Second,
 		LeaseInterval: 100 * time.Millisecond, CheckInterval: 300 * time.Millisecond, StandbyInterval: 50 * time.Millisecond,
 		RetryMin: 20 * time.Millisecond, RetryMax: 300 * time.Millisecond,
 		OperatorRetry: 300 * time.Millisecond, ShutdownPause: 300 * time.Millisecond,
@@ -169,6 +171,26 @@ func (r *rig) awaitSent() {
 	r.eventually("the server has sent all", func() bool {
 		return value[bool](r, "select coalesce((select sent_lsn >= $1::pg_lsn from pg_stat_replication where pid = $2), false)", after, r.holder())
 	})
+}
+
+// awaitRead waits until the Source has read this many transactions to their end. A
+// consumer may have the messages of one before its commit is read, and a session
+// that ends in between does not confirm it.
+func (r *rig) awaitRead(s *cdc.Source, transactions uint64) {
+	r.t.Helper()
+	r.eventually("the commits are read", func() bool { return s.Stats().Transactions >= transactions })
+}
+
+// opened waits for the end of an Open that goes on elsewhere.
+func (r *rig) opened(result <-chan error) error {
+	r.t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(patience):
+		r.t.Fatal("Open has not come back")
+		return nil
+	}
 }
 
 // dropSlot drops the slot as an operator does, once nobody holds it.

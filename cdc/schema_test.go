@@ -46,7 +46,10 @@ func TestSource_StopsBeforeAMessageWithoutANeededColumn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			s := r.source()
+			// The session waits so long for the release below, and the next one begins so
+			// much later.
+			const pause = 3 * time.Second
+			s := r.source(func(c *cdc.Config) { c.OperatorRetry = pause })
 			r.open(s)
 			r.close(s)
 			r.insert("r1")
@@ -71,7 +74,7 @@ func TestSource_StopsBeforeAMessageWithoutANeededColumn(t *testing.T) {
 			r.exec("alter table outbox.messages " + alter[1])
 			begun := time.Now()
 			r.open(s)
-			if took := time.Since(begun); took < 250*time.Millisecond {
+			if took := time.Since(begun); took < pause*3/4 {
 				t.Errorf("opened again after %v, want a pause", took)
 			}
 			again := r.consume(s, nil)
@@ -232,6 +235,7 @@ func TestSource_NoticesAChangedPublication(t *testing.T) {
 	if err := s.Problem(); !errors.Is(err, cdc.ErrPublication) {
 		t.Errorf("the problem is %v", err)
 	}
+	r.eventually("the log has it", func() bool { return len(r.logged("messages may not come")) > 0 })
 	lines := r.logged("messages may not come")
 	if len(lines) != 1 || !strings.Contains(text(lines[0]), `add table "outbox"."messages"`) {
 		t.Errorf("log %v, want one line with the statement", lines)
@@ -311,11 +315,12 @@ func TestSource_UnusualNames(t *testing.T) {
 			r.exec(value[string](r, "select format('alter schema outbox rename to %I', $1::text)", schema))
 			r.exec(value[string](r, "select format('alter publication outbox_relay rename to %I', $1::text)", publication))
 			s := r.source()
-			for _, key := range []string{"first start", "second start"} {
+			for i, key := range []string{"first start", "second start"} {
 				r.open(s)
 				c := r.consume(s, nil)
 				r.exec(value[string](r, "select format('insert into %I.messages (key) values (%L)', $1::text, $2::text)", schema, key))
 				c.wants(key)
+				r.awaitRead(s, uint64(i+1))
 				r.close(s)
 			}
 		})

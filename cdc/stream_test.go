@@ -121,11 +121,7 @@ func TestSource_ReportsOnItsOwn(t *testing.T) {
 		r.noise()
 		position := r.walEnd()
 		c.has(fmt.Sprint(round))
-		begun := time.Now()
-		r.eventually("the slot follows", func() bool { return r.confirmedPast(position) })
-		if took := time.Since(begun); took > 5*time.Second {
-			t.Errorf("the slot followed after %v", took)
-		}
+		r.eventually("the slot follows", func() bool { return r.confirmedPast(position) }) // the server asks after half an hour
 	}
 }
 
@@ -133,7 +129,9 @@ func TestSource_ReportsOnItsOwn(t *testing.T) {
 func TestSource_KeepsTheSlotWhileNobodyTakesMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	s := r.source(func(c *cdc.Config) { c.WALSenderTimeout, c.SilenceTimeout = time.Second, time.Second })
+	// So long that a busy machine alone does not use it up.
+	const timeout = 5 * time.Second
+	s := r.source(func(c *cdc.Config) { c.WALSenderTimeout, c.SilenceTimeout = timeout, timeout })
 	r.open(s)
 	var want []string
 	for i := range 20 {
@@ -148,7 +146,7 @@ func TestSource_KeepsTheSlotWhileNobodyTakesMessages(t *testing.T) {
 		if age := time.Since(s.LastWord()); age > time.Second {
 			return fmt.Errorf("the last word is %v old", age)
 		}
-		if got := s.Stats().Statuses - statuses; time.Since(blocked) < 3*time.Second || got < 10 {
+		if got := s.Stats().Statuses - statuses; time.Since(blocked) < timeout*3/2 || got < 10 {
 			return fmt.Errorf("%d statuses in %v", got, time.Since(blocked))
 		}
 		return nil

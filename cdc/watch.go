@@ -80,7 +80,9 @@ func (w *watch) check(ctx context.Context) error {
 	if err == nil {
 		err = w.examineSlot(ctx, w.conn)
 	}
-	if ctx.Err() != nil || w.conn.IsClosed() {
+	// A server that stops refuses new connections while its stream still goes on, but
+	// answers on none of the old ones: that is no finding.
+	if err != nil && !w.answers(ctx) || ctx.Err() != nil {
 		return err
 	}
 	w.setProblem(err)
@@ -93,6 +95,13 @@ func (w *watch) check(ctx context.Context) error {
 		w.trouble = err.Error()
 	}
 	return nil
+}
+
+// answers reports whether the server still answers on the open connection.
+func (w *watch) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, w.config.ConnectTimeout)
+	defer cancel()
+	return w.conn.Ping(ctx) == nil
 }
 
 func (w *watch) reconnect(ctx context.Context) error {
