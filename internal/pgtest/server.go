@@ -18,8 +18,8 @@ import (
 
 const (
 	// startTimeout bounds initdb and each start: both take about a second on an
-	// idle machine.
-	startTimeout = 60 * time.Second
+	// idle machine, and took half a minute on a busy one.
+	startTimeout = 2 * time.Minute
 	// stopTimeout bounds the stops: a client can block a fast shutdown for ever.
 	stopTimeout = 30 * time.Second
 	// tick is the pause between two looks at a server.
