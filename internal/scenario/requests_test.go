@@ -29,9 +29,9 @@ func TestStory_RequestsFail(t *testing.T) {
 func TestStory_HotKey(t *testing.T) {
 	t.Parallel()
 	w := brisk(scenario.New(t))
-	w.Fault(emulator.Fault{Route: "queue.publish", Delay: 40 * time.Millisecond})
+	slow := w.Fault(emulator.Fault{Route: "queue.publish", Delay: 40 * time.Millisecond})
 	h := examine(t, process(t, w, nil))
-	for range 8 { // for 16 seconds
+	for range 20 { // for 40 seconds at least, and it is told after ten
 		w.Commit(w.Conn, scenario.Batch(fmt.Sprintf("shop-%d", len(w.Keys())), 50, "shop-1")...)
 	}
 	h.tells(w, "1 ordering key has a backlog of its own, which has gone out one message after the other")
@@ -41,6 +41,7 @@ func TestStory_HotKey(t *testing.T) {
 	if text := verb(t, w, 0, "status"); !strings.Contains(text, "warn hot_key") {
 		t.Errorf("status does not tell of it:\n%s", text)
 	}
+	w.Queue.RemoveFault(slow)
 	w.Settle()
 	h.forgets("hot_key")
 }

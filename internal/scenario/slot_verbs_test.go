@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outbox-relay/outbox-relay/internal/pgtest"
 	"github.com/outbox-relay/outbox-relay/internal/relaybin"
 	"github.com/outbox-relay/outbox-relay/internal/scenario"
 	"github.com/outbox-relay/outbox-relay/relay/infrai/emulator"
@@ -44,6 +45,18 @@ func wantVerb(t *testing.T, w *scenario.World, extra map[string]string, want int
 
 func slots(w *scenario.World, name string) int64 {
 	return w.Count(`select count(*) from pg_replication_slots where slot_name = $1`, name)
+}
+
+// awaitFree waits until nobody has the world's slot: the server notices a moment
+// later that a relay was killed.
+func awaitFree(t *testing.T, w *scenario.World) {
+	t.Helper()
+	pgtest.Eventually(t, scenario.Patience, func() error {
+		if pid := holder(w); pid != 0 {
+			return fmt.Errorf("pid %d has the slot", pid)
+		}
+		return nil
+	})
 }
 
 // OPS-09: no stop drops the slot, however it comes about: what is written
@@ -119,6 +132,7 @@ func TestOPS09_RenamedAndRemoved(t *testing.T) {
 	w.AwaitRequest("left-0")
 	wantVerb(t, w, nil, 11, []string{"drop", "--publication", "--yes"}, "held by pid", "stop the relay")
 	kill(t, p)
+	awaitFree(t, w)
 	wantVerb(t, w, nil, 0, []string{"drop", "--publication"}, "5 messages have no outcome yet", "nothing was changed")
 	wantVerb(t, w, nil, 0, []string{"drop", "--publication", "--yes"},
 		"they stay in the table", fmt.Sprintf("slot %q dropped", renamed), `publication "outbox_relay" dropped`)
@@ -159,6 +173,7 @@ func TestSlotRecreate_WhileRelaysComeAndGo(t *testing.T) {
 	// Without a rival it goes through, and the next relay finds the rest.
 	w.Insert(scenario.Batch("last", 20, "a", "b", "")...)
 	kill(t, active)
+	awaitFree(t, w)
 	wantVerb(t, w, nil, 0, []string{"recreate", "--yes"}, "dropped and made anew")
 	process(t, w, nil)
 	w.Settle()

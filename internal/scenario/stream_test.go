@@ -26,7 +26,7 @@ func holder(w *scenario.World) int {
 func TestCDC04_QueueHangsLongerThanTheServerWaits(t *testing.T) {
 	t.Parallel()
 	w := scenario.New(t).With(map[string]string{
-		"RELAY_STATUS_INTERVAL": "1s", "RELAY_WAL_SENDER_TIMEOUT": "3s", "RELAY_TRUST_WINDOW": "2s",
+		"RELAY_STATUS_INTERVAL": "1s", "RELAY_WAL_SENDER_TIMEOUT": "8s", "RELAY_TRUST_WINDOW": "2s",
 		"RELAY_WINDOW_MESSAGES": "500", "RELAY_SILENCE_TIMEOUT": "10s", "INFRAI_REQUEST_TIMEOUT": "60s",
 	})
 	stuck := newValve()
@@ -46,7 +46,7 @@ func TestCDC04_QueueHangsLongerThanTheServerWaits(t *testing.T) {
 	if pid == 0 {
 		t.Fatal("nobody holds the slot")
 	}
-	scenario.Throughout(t, 7*time.Second, func() error {
+	scenario.Throughout(t, 12*time.Second, func() error {
 		if now := holder(w); now != pid {
 			return fmt.Errorf("the slot is held by pid %d, was held by %d", now, pid)
 		}
@@ -74,7 +74,7 @@ func TestCDC11_FrozenServer(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	w := scenario.On(t, cluster.Migrated(t)).With(map[string]string{
-		"RELAY_STATUS_INTERVAL": "500ms", "RELAY_SILENCE_TIMEOUT": "2s", "RELAY_WAL_SENDER_TIMEOUT": "3s", "RELAY_TRUST_WINDOW": "1s",
+		"RELAY_STATUS_INTERVAL": "500ms", "RELAY_SILENCE_TIMEOUT": "6s", "RELAY_TRUST_WINDOW": "1s",
 		"RELAY_RECONNECT_MAX": "500ms",
 	})
 	r := w.Start()

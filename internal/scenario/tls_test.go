@@ -227,13 +227,16 @@ func TestSEC03_TLSOnBothConnections(t *testing.T) {
 			r.AwaitLog("session began")
 			w.Insert(scenario.Batch(strings.ReplaceAll(test.name, " ", "-"), 10, "a", "")...)
 			w.Settle()
-			var sql, streams int
-			err := w.Conn.QueryRow(t.Context(), `select count(*) filter (where backend_type = 'client backend'), count(*) filter (where backend_type = 'walsender')
-				from pg_stat_activity join pg_stat_ssl using (pid) where usename = $1 and ssl = $2`, relayRole, test.encrypted).Scan(&sql, &streams)
-			if others := w.Count(`select count(*) from pg_stat_activity join pg_stat_ssl using (pid) where usename = $1 and ssl <> $2`,
-				relayRole, test.encrypted); err != nil || sql == 0 || streams != 1 || others != 0 {
-				t.Errorf("%s: %d SQL connections, %d streams, %d that are not so: %v", test.name, sql, streams, others, err)
-			}
+			pgtest.Eventually(t, scenario.Patience, func() error { // those of the relay before may be on their way out
+				var sql, streams int
+				err := w.Conn.QueryRow(t.Context(), `select count(*) filter (where backend_type = 'client backend'), count(*) filter (where backend_type = 'walsender')
+					from pg_stat_activity join pg_stat_ssl using (pid) where usename = $1 and ssl = $2`, relayRole, test.encrypted).Scan(&sql, &streams)
+				if others := w.Count(`select count(*) from pg_stat_activity join pg_stat_ssl using (pid) where usename = $1 and ssl <> $2`,
+					relayRole, test.encrypted); err != nil || sql == 0 || streams != 1 || others != 0 {
+					return fmt.Errorf("%s: %d SQL connections, %d streams, %d that are not so: %w", test.name, sql, streams, others, err)
+				}
+				return nil
+			})
 			if err := r.Stop(); err != nil {
 				t.Errorf("%s: %v", test.name, err)
 			}
