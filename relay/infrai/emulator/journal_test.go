@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +21,15 @@ import (
 func TestJournal_TellsEveryRequest(t *testing.T) {
 	t.Parallel()
 	s := start(t, emulator.Config{Queues: []string{"orders"}})
+	// One, unless the machine is so busy that the client gives one up.
+	var connections sync.Map
+	s.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			connections.Store(c.LocalAddr().String(), true)
+		}
+		return c, err
+	}
 	body := publish("k", `{"n":1}`)
 	id := s.post(publishPath, body, "X-Trace", "t1").text(t, "message_id")
 	s.post(publishPath, body)
@@ -30,8 +41,9 @@ func TestJournal_TellsEveryRequest(t *testing.T) {
 	entries := s.Journal().Entries(0, 0)
 	var told []string
 	for i, e := range entries {
+		_, known := connections.Load(e.Connection)
 		told = append(told, fmt.Sprintf("%d %s %s %s %d", e.Number, e.Route, e.Queue, e.Outcome, e.Status))
-		if e.Number != uint64(i+1) || e.Connection != entries[0].Connection || e.Proto != "HTTP/1.1" || time.Since(e.Time).Abs() > time.Minute {
+		if e.Number != uint64(i+1) || !known || e.Proto != "HTTP/1.1" || time.Since(e.Time).Abs() > time.Minute {
 			t.Errorf("entry %+v", e)
 		}
 	}
