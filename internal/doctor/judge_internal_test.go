@@ -186,7 +186,8 @@ func TestD33_ARelayWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec(t, relay, "set application_name = 'outbox-relay ours'", "set lock_timeout = '500ms'")
+	t.Cleanup(func() { _ = relay.Close(context.Background()) })
+	exec(t, relay, "set application_name = 'outbox-relay ours'", "set lock_timeout = '3s'")
 	exec(t, other, "set application_name = 'the report'", "begin", "lock table noted")
 	f, err := longWriters(t.Context(), p)
 	if err != nil {
@@ -194,32 +195,55 @@ func TestD33_ARelayWaits(t *testing.T) {
 	}
 	says(t, f, Pass, "none") // it has a lock, and nobody waits
 
-	ctx, stop := context.WithCancel(t.Context())
-	tries := make(chan struct{})
-	go func() {
-		defer close(tries)
-		defer func() { _ = relay.Close(context.Background()) }()
-		again := time.NewTicker(time.Second)
-		defer again.Stop()
-		for ctx.Err() == nil {
-			<-again.C
-			_, _ = relay.Exec(context.Background(), "insert into noted default values") // the timeout is what it is for
+	pgtest.Eventually(t, time.Minute, func() error { // the attempt may come too late for a look
+		if f = whileItTries(t, p, relay); f.status != Warn {
+			return fmt.Errorf("is %+v", f)
 		}
-	}()
-	defer func() { stop(); <-tries }()
-	if f, err = longWriters(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	end := fmt.Sprintf("select pg_terminate_backend(%d)", other.PgConn().PID())
-	says(t, f, Warn, fmt.Sprintf("pid %d of postgres, the report, idle in transaction, open for", other.PgConn().PID()))
-	if !strings.Contains(f.sql.String(), end) || f.safe {
+		return nil
+	})
+	pid := other.PgConn().PID()
+	says(t, f, Warn, fmt.Sprintf("pid %d of postgres, the report, idle in transaction, open for", pid))
+	if end := fmt.Sprintf("select pg_terminate_backend(%d)", pid); !strings.Contains(f.sql.String(), end) || f.safe {
 		t.Errorf("is mended by %q, safe %v", f.sql, f.safe)
 	}
 	exec(t, p.conn, f.sql...)
+	exec(t, relay, "set lock_timeout = '1min'", "insert into noted default values") // once that session has ended
 	if f, err = longWriters(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	says(t, f, Pass, "none")
+}
+
+// whileItTries looks, and has a relay try to get its lock once the look has begun:
+// at first nobody waits.
+func whileItTries(t *testing.T, p *patient, relay *pgx.Conn) finding {
+	t.Helper()
+	looked, tried := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(tried)
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for begun := false; !begun; {
+			select {
+			case <-ticker.C:
+			case <-looked:
+				return
+			}
+			err := relay.QueryRow(context.Background(), "select query ~ 'virtualtransaction' from pg_stat_activity where pid = $1", p.conn.PgConn().PID()).Scan(&begun)
+			if err != nil {
+				t.Errorf("see whether the look has begun: %v", err)
+				return
+			}
+		}
+		_, _ = relay.Exec(context.Background(), "insert into noted default values") // the timeout is what it is for
+	}()
+	f, err := longWriters(t.Context(), p)
+	close(looked)
+	<-tried
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // Who keeps the WAL of a slot decides what to do: a relay that is gone, one that

@@ -41,14 +41,15 @@ func slotRoom(ctx context.Context, p *patient) (finding, error) {
 const moreRoom = 4
 
 // senderRoom looks for free walsenders. One that is taken over needs a moment in
-// which two of ours are connected.
+// which two of ours are connected. That of the doctor, which may not have ended yet,
+// does not count.
 func senderRoom(ctx context.Context, p *patient) (finding, error) {
 	var limit, used int
 	var ours bool
 	err := p.conn.QueryRow(ctx, `
 		select current_setting('max_wal_senders')::int, count(*)::int,
 			exists (select from pg_replication_slots where slot_name = $1 and active)
-		from pg_stat_replication`, p.cfg.Slot).Scan(&limit, &used, &ours)
+		from pg_stat_replication where application_name is distinct from 'outbox-relay doctor'`, p.cfg.Slot).Scan(&limit, &used, &ours)
 	if err != nil {
 		return finding{}, err
 	}
