@@ -93,7 +93,7 @@ func TestRead_Lives(t *testing.T) {
 	}{
 		{
 			"fresh", ``, 1, explain.Waiting,
-			[]string{"message 1 is committed and has no outcome yet, and is 1", "matter of milliseconds", "polling since", "db1:4711"},
+			[]string{"message 1 is committed and has no outcome yet, and is ", " s old", "matter of milliseconds", "polling since", "db1:4711"},
 		},
 		{
 			"waiting for long", `alter table outbox.messages disable trigger all; update outbox.messages set created_at = now() - interval '1 hour'`,
