@@ -221,7 +221,8 @@ func TestTracing_CollectorThatRefusesForAWhile(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 		_, _ = w.Write([]byte("the token S3cr is old"))
 	}))
-	traces, logs := start(t, "OTEL_EXPORTER_OTLP_ENDPOINT", base, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
+	// Each batch is full: none goes out because its time has come.
+	traces, logs := start(t, "OTEL_EXPORTER_OTLP_ENDPOINT", base, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10", "OTEL_BSP_SCHEDULE_DELAY", "3600000")
 	spans(t, traces, 50)
 	stop(t, traces, patience)
 	if n := len(c.Spans()); n != 20 {
@@ -239,9 +240,7 @@ func TestTracing_CollectorThatRefusesForAWhile(t *testing.T) {
 }
 
 func TestTracing_NobodyListens(t *testing.T) {
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	traces, logs := start(t, "OTEL_EXPORTER_OTLP_ENDPOINT", gone.URL, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
+	traces, logs := start(t, "OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
 	spans(t, traces, 35)
 	stop(t, traces, patience)
 	if n := logs.FilterMessageSnippet("does not take spans").Len(); n != 1 {
