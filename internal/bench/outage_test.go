@@ -30,8 +30,10 @@ func TestRunOutage(t *testing.T) {
 	if err := report.Broken(); err != nil {
 		t.Errorf("%v: %s", err, report.Example)
 	}
-	if report.Backlog < 100 || report.Drain.Rate == 0 || report.Written == 0 {
-		t.Errorf("a backlog of %d, drained at %.0f/s, %d bytes of WAL: nothing was down", report.Backlog, report.Drain.Rate, report.Written)
+	// The rate says nothing here: a drain as short as this one can be over before a
+	// busy machine has seen it begin.
+	if report.Backlog < 100 || report.Drained == 0 || report.Written == 0 {
+		t.Errorf("a backlog of %d, drained in %.1f s, %d bytes of WAL: nothing was down", report.Backlog, report.Drained, report.Written)
 	}
 }
 
