@@ -34,7 +34,6 @@ const (
 	carefulStarts = 3           // starts in a row that count, from which on one is careful
 	deadlyCrashes = 3           // deaths in a row with a message written down, after which it is not sent
 	survival      = time.Minute // what the sessions of a process must last
-	acquitTimeout = time.Second // bounds what a stop waits to take its start back
 	redeemPause   = 500 * time.Millisecond
 	reasonCrashed = "crashed_relay"
 )
@@ -189,7 +188,7 @@ func (s *session) takeBack(ctx context.Context, cause error) error {
 	if s.relay.unproven == 0 || s.careful() && !stopped {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, acquitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.relay.farewell/3) // the rest is for the slot
 	defer cancel()
 	ours, err := s.relay.writing.acquit(ctx, s.writer.epoch)
 	if ours {

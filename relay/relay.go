@@ -34,6 +34,7 @@ type Relay struct {
 	counted  bool          // the start of this process is on record, and not taken back
 	before   starts        // what the row said of earlier ones; of the only worker of a careful session
 	after    func(time.Duration) <-chan time.Time
+	farewell time.Duration // closeTimeout, but for tests: bounds what the end of a session waits for the server
 
 	// What State tells; see there.
 	started     time.Time
@@ -67,6 +68,7 @@ func New(cfg Config, database *pgx.ConnConfig, source Source, publisher Publishe
 		loading:   newStore(dialer, cfg.Schema, cfg.Slot),
 		sweeping:  newStore(dialer, cfg.Schema, cfg.Slot),
 		after:     time.After,
+		farewell:  closeTimeout,
 		started:   time.Now(),
 		counts:    newCounts(cfg.MetricsQueues),
 		carried:   map[int64]*outcome{},

@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find() }) }
 
-const patience = 30 * time.Second
+// patience bounds what a test waits for.
+const patience = time.Minute
 
 // fakeSource is a stream that the test writes.
 type fakeSource struct {
@@ -215,6 +216,7 @@ func (b *bundle) start(publisher relay.Publisher) {
 	moving := relay.New(b.cfg, b.conn.Config(), b.source, publisher, zap.NewNop())
 	b.moving = moving
 	moving.Survival(func(time.Duration) <-chan time.Time { return b.minute })
+	moving.Farewell(3 * patience)
 	go func() {
 		defer close(b.ended)
 		b.err = moving.Run(ctx)

@@ -327,7 +327,7 @@ const heartbeat = time.Second
 
 // end gives the stream back and records the last position.
 func (r *Relay) end(s *session, cause error) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), r.farewell)
 	defer cancel()
 	var err error
 	if s != nil {
