@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,19 @@ import (
 )
 
 func slotVerb(args ...string) []string { return append([]string{"slot"}, args...) }
+
+// end stops a relay and waits for the end of its slot's reader. So does the relay
+// itself, but for no more than three seconds.
+func (r *rig) end(t *testing.T, d *daemon) {
+	t.Helper()
+	d.end()
+	pgtest.Eventually(t, patience, func() error {
+		if query[bool](t, r.url, "select exists (select from pg_replication_slots where database = current_database() and active)") {
+			return errors.New("a slot is still held")
+		}
+		return nil
+	})
+}
 
 func (r *rig) slotExists(t *testing.T) bool {
 	t.Helper()
@@ -84,7 +98,7 @@ func TestSlot_Recreate(t *testing.T) {
 	for _, args := range [][]string{{"recreate"}, {"recreate", "--yes"}} {
 		expectCode(t, r.settings, exitSlotHeld, slotVerb(args...), fmt.Sprintf("held by pid %d", pid), "stop the relay")
 	}
-	d.end()
+	r.end(t, d)
 
 	r.insert(t, "b")
 	position := "select restart_lsn::text from pg_replication_slots where slot_name = $1"
@@ -126,7 +140,7 @@ func TestSlot_Drop(t *testing.T) {
 	d := start(t, r.settings, "run")
 	d.AwaitMessage(t, "session began")
 	expectCode(t, r.settings, exitSlotHeld, slotVerb("drop", "--yes"), "held by pid")
-	d.end()
+	r.end(t, d)
 
 	fill(t, r)
 	slot := fmt.Sprintf("slot %q ", r.settings["RELAY_SLOT"])
@@ -178,7 +192,7 @@ func TestRun_PointsOutTheSlotOfAnEarlierName(t *testing.T) {
 	r := newRig(t)
 	d := start(t, r.settings, "run")
 	d.AwaitMessage(t, "session began")
-	d.end()
+	r.end(t, d)
 
 	old := r.settings["RELAY_SLOT"]
 	renamed := r.with("RELAY_SLOT", old+"_new")
@@ -190,7 +204,7 @@ func TestRun_PointsOutTheSlotOfAnEarlierName(t *testing.T) {
 	}
 	d.AwaitMessage(t, "session began")
 	expectCode(t, renamed, exitStopped, slotVerb("show"), "1 other slot of pgoutput", old)
-	d.end()
+	r.end(t, d)
 
 	sql(t, r.url, line.Fields["sql"].(string))
 	d = start(t, renamed, "run")
@@ -209,7 +223,7 @@ func TestSlot_InPollMode(t *testing.T) {
 	r := newRig(t)
 	d := start(t, r.settings, "run")
 	d.AwaitMessage(t, "session began")
-	d.end()
+	r.end(t, d)
 	polls := r.with("RELAY_MODE", "poll")
 	d = start(t, polls, "run")
 	if line := d.AwaitMessage(t, "slot that no relay uses any more keeps WAL"); line.Fields["unused_slot"] != r.settings["RELAY_SLOT"] {
