@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -94,16 +93,6 @@ func (s *Source) patiently(timeout time.Duration) time.Duration {
 	return time.Duration(s.patience) * timeout
 }
 
-// brokenOff is a connection that somebody between us and the server breaks off.
-// Whether that is seen as an end or as a reset is a matter of microseconds, and the
-// port on our side is another one every time.
-var brokenOff = regexp.MustCompile(`(failed to [a-z ]+: )?(unexpected EOF|(read|write) tcp \S+ (read|write): (connection reset by peer|broken pipe))`)
-
-// sameTrouble is what two errors have in common that tell of the same.
-func sameTrouble(err error) string {
-	return brokenOff.ReplaceAllLiteralString(err.Error(), "connection broken off")
-}
-
 // rest waits before the next attempt. It writes one line for each change of the
 // trouble, however long that lasts.
 func (s *Source) rest(ctx context.Context, what string, next remedy, trouble error) error {
@@ -115,7 +104,7 @@ func (s *Source) rest(ctx context.Context, what string, next remedy, trouble err
 	default:
 		s.become(Connecting)
 	}
-	if text := sameTrouble(trouble); next != standBy && text != s.noted {
+	if text := pgtext.Same(trouble); next != standBy && text != s.noted {
 		s.noted = text
 		write := s.log.Warn
 		if next == askOperator || next == retrySlowly || next == hold {

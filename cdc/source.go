@@ -42,7 +42,7 @@ type Source struct {
 	allow     func(ctx context.Context, system string, timeline int32) error
 	rewound   *session               // the last session of which it is told that the server went back behind it
 	created   bool                   // the slot was made, and no session has told it yet
-	noted     string                 // the trouble in the last line of the log, see sameTrouble
+	noted     string                 // the trouble in the last line of the log, as [pgtext.Same]
 	lossNoted bool                   // the loss of the slot is counted
 	doubts    atomic.Pointer[string] // of the publication, at the last look
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outbox-relay/outbox-relay/internal/hint"
+	"github.com/outbox-relay/outbox-relay/internal/pgtext"
 	"github.com/outbox-relay/outbox-relay/internal/vital"
 	"github.com/outbox-relay/outbox-relay/internal/waits"
 )
@@ -87,10 +88,11 @@ func (s *Source) Examine(ctx context.Context) error {
 
 // note writes one line for each change of the trouble, however long that lasts.
 func (s *Source) note(err error, wait time.Duration) {
-	if err.Error() == s.noted {
+	trouble := pgtext.Same(err)
+	if trouble == s.noted {
 		return
 	}
-	s.noted = err.Error()
+	s.noted = trouble
 	cure, write := zap.Skip(), s.log.Warn
 	if text := hint.Of(err); text != "" { // it waits for a person
 		cure, write = zap.String(fieldHint, text), s.log.Error
