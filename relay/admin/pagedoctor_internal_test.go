@@ -19,8 +19,12 @@ func TestVisits_Pace(t *testing.T) {
 		p := &page{
 			server: &Server{life: t.Context()},
 			Desk: Desk{
-				State:   func() relay.State { return relay.State{Since: since} },
-				Examine: func(context.Context) *doctor.Report { visits++; return &doctor.Report{Failed: failed} },
+				State: func() relay.State { return relay.State{Since: since} },
+				Examine: func(context.Context) *doctor.Report {
+					visits++
+					<-time.After(time.Millisecond) // who asks for a visit never sees what it finds
+					return &doctor.Report{Failed: failed}
+				},
 			},
 		}
 		p.visits = lookout{look: p.examine, age: p.untilVisit, timeout: visitTimeout}
