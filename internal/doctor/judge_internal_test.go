@@ -77,7 +77,7 @@ func TestSlotRisk(t *testing.T) {
 			t.Errorf("%s: mends it with %q", state, f.sql)
 		}
 	}
-	p.vendor = vendors[0]
+	p.vendor, p.slot.walStatus = vendors[0], "extended"
 	if f := p.risk(limits{keep: gibibyte}); len(f.sql) > 0 || !strings.Contains(f.remedy, "as a parameter of Amazon RDS") {
 		t.Errorf("a service takes no %q: %s", f.sql, f.remedy)
 	}
