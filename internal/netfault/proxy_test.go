@@ -173,9 +173,9 @@ func TestProxy_Reset_IsSeenAsAReset(t *testing.T) {
 	}
 }
 
-// Neither side is closed in good order because the other one was reset before it.
-func TestProxy_Reset_IsSeenByTheServerToo(t *testing.T) {
-	t.Parallel()
+// listen is a proxy to a server that is the test itself.
+func listen(t *testing.T) (net.Listener, *netfault.Proxy) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -186,6 +186,13 @@ func TestProxy_Reset_IsSeenByTheServerToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
+	return listener, p
+}
+
+// Neither side is closed in good order because the other one was reset before it.
+func TestProxy_Reset_IsSeenByTheServerToo(t *testing.T) {
+	t.Parallel()
+	listener, p := listen(t)
 	for range 100 {
 		c := dial(t, p)
 		accepted, err := listener.Accept()
@@ -279,16 +286,7 @@ func TestProxy_Close_WhileFrozen(t *testing.T) {
 
 func TestProxy_Freeze_HidesTheEndOfASide(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	p, err := netfault.New(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Close() })
+	listener, p := listen(t)
 	c := dial(t, p)
 	accepted, err := listener.Accept()
 	if err != nil {

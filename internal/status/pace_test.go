@@ -1,6 +1,7 @@
 package status_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/outbox-relay/outbox-relay/internal/status"
@@ -35,5 +36,16 @@ func TestPaceOf(t *testing.T) {
 		if got := status.PaceOf(test.now, test.before, test.seconds).Text(); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// A relay that has looked a little earlier says nothing of a backlog that is over.
+func TestReport_Print_NoPaceOfNothing(t *testing.T) {
+	t.Parallel()
+	report := fixed()
+	report.Deferred.Count = 0
+	var text strings.Builder
+	if err := report.Print(&text); err != nil || strings.Contains(text.String(), "a second") {
+		t.Errorf("%v: %s", err, &text)
 	}
 }

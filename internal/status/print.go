@@ -175,7 +175,7 @@ func (c Count) age() string {
 
 func (r *Report) pace() string {
 	text := r.DeferredPace.Text()
-	if text == "" {
+	if text == "" || r.Deferred.Count == 0 { // the relay has looked earlier
 		return ""
 	}
 	return ": " + text

@@ -184,31 +184,38 @@ func TestHistory_Pace(t *testing.T) {
 	expect(70, "")
 }
 
-// The page and /status tell the same pace.
+// The page and /status tell the same pace, the page as long as something waits.
 func TestPage_Pace(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	state := func() relay.State { return relay.State{At: now} }
-	look := func(context.Context) (*Look, error) { return nil, errors.New("nobody answers") }
-	s := New(Config{}, state, look, zap.NewNop())
-	s.life = t.Context()
-	s.AddPage(Desk{
-		State: state, Counts: func() relay.Counts { return relay.Counts{} },
-		Examine: func(context.Context) *doctor.Report { return new(doctor.Report) },
-	})
-	for i, n := range []int64{9000, 6000} {
-		read := sample{at: now.Add(time.Duration(15*i-20) * time.Second)}
-		read.see(&status.Report{Looked: read.at, Deferred: status.Count{Count: n}})
-		s.history.add(read, countsOf(0))
+	ask := func(path string, look func(context.Context) (*Look, error)) string {
+		state := func() relay.State { return relay.State{At: now} }
+		s := New(Config{}, state, look, zap.NewNop())
+		s.life = t.Context()
+		s.AddPage(Desk{
+			State: state, Counts: func() relay.Counts { return relay.Counts{} },
+			Examine: func(context.Context) *doctor.Report { return new(doctor.Report) },
+		})
+		for i, n := range []int64{9000, 6000} {
+			read := sample{at: now.Add(time.Duration(15*i-20) * time.Second)}
+			read.see(&status.Report{Looked: read.at, Deferred: status.Count{Count: n}})
+			s.history.add(read, countsOf(0))
+		}
+		answer := httptest.NewRecorder()
+		s.mux.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		return strings.Join(strings.Fields(answer.Body.String()), " ")
 	}
 	for path, want := range map[string]string{
 		"/":       `<p id="pace" class="note">200 fewer a second, none left in about 30.0 s</p>`,
 		"/status": `"deferred_pace": { "per_second": -200, "seconds_left": 30 }`,
 	} {
-		answer := httptest.NewRecorder()
-		s.mux.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
-		if got := strings.Join(strings.Fields(answer.Body.String()), " "); !strings.Contains(got, want) {
+		got := ask(path, func(context.Context) (*Look, error) { return nil, errors.New("nobody answers") })
+		if !strings.Contains(got, want) {
 			t.Errorf("%s lacks %s: %s", path, want, got)
 		}
+	}
+	over := ask("/", func(context.Context) (*Look, error) { return &Look{Report: &status.Report{Looked: now}}, nil })
+	if strings.Contains(over, `id="pace"`) || !strings.Contains(over, "No message waits in the table.") {
+		t.Errorf("the backlog is over: %s", over)
 	}
 }

@@ -109,7 +109,9 @@ func (p *page) overview(r *http.Request) *overview {
 	o.Live = true
 	o.Report = database.Report
 	o.Charts = charts(p.server.history.until(state.At, o.Report), state.At)
-	o.Pace = p.server.history.pace(state.At)
+	if o.Report == nil || o.Report.Deferred.Count > 0 { // which is newer than the history
+		o.Pace = p.server.history.pace(state.At)
+	}
 	o.setBoard(&database)
 	o.Checkup = p.checkup(state.Since)
 	o.listQueues(p.Counts(), p.server.requests.lately())
