@@ -68,10 +68,12 @@ func relayKilled(s *shop) {
 		}
 		return nil
 	})
+	// The message may be in its queue before its commit is visible here, and the
+	// relay writes the outcome of the one before it a moment later.
+	s.AwaitCount(1, `select count(*) from outbox.messages where key = 'pick-1005'`)
+	s.AwaitUndispatched(1)
 	s.Must(s.Relay.Kill())
 	deaf()
-	// The message may be in its queue before its commit is visible here.
-	s.AwaitCount(1, `select count(*) from outbox.messages where key = 'pick-1005'`)
 	unheard, before := s.Undispatched(), s.Answers("queue.publish", app.Warehouse, emulator.Replayed)
 	s.StartRelay()
 	s.settle()

@@ -50,11 +50,20 @@ func (s *Stage) AwaitCount(want int64, sql string, args ...any) {
 	})
 }
 
-// Undispatched is how many messages the relay has not brought into their queue.
+const undispatched = `select count(*) from outbox.messages m
+	where not exists (select from outbox.dispatched d where d.message_id = m.id)`
+
+// Undispatched is how many messages have no row that says that they are in their
+// queue. The relay writes it a moment after the queue has said so.
 func (s *Stage) Undispatched() int64 {
 	s.Helper()
-	return s.Count(`select count(*) from outbox.messages m
-		where not exists (select from outbox.dispatched d where d.message_id = m.id)`)
+	return s.Count(undispatched)
+}
+
+// AwaitUndispatched waits until it is so many.
+func (s *Stage) AwaitUndispatched(want int64) {
+	s.Helper()
+	s.AwaitCount(want, undispatched)
 }
 
 // Claims is the number of claims that a consumer has: of one event, or of all if
