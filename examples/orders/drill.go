@@ -39,10 +39,12 @@ var orders = drill.Drill{
 }
 
 // work is the worker's program. It looks at the queue more often than in
-// production, so that nobody waits for it, and tells the drill what it did.
+// production, so that nobody waits for it, and tells the drill what it did. It has
+// one message at a time: a worker that is killed while it has one leaves no request
+// behind that asks for more.
 func work(ctx context.Context, env func(string) string) error {
 	return app.Work(ctx, env, consumer.LoopConfig{
-		Lease: lease, RetryDelay: retryDelay, PollInterval: 20 * time.Millisecond, MaxPause: 100 * time.Millisecond,
+		Concurrency: 1, Lease: lease, RetryDelay: retryDelay, PollInterval: 20 * time.Millisecond, MaxPause: 100 * time.Millisecond,
 		Report: func(r consumer.Report) { slog.Info(r.Outcome.String(), "event", r.Message.ID, "error", r.Err) },
 	})
 }

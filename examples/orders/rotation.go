@@ -34,16 +34,12 @@ func rotated(s *shop, receiver *relaybin.Process) {
 	s.settle()
 	s.proveOnce("with both keys valid for a while nobody notices", drill.Is("refused", queue.refusals.Load(), 0))
 
-	queue.admit("key-3") // and nobody has told the workers
+	queue.admit("key-3")        // and nobody has told the workers
+	queue.awaitRefusal(s.Stage) // what was asked for with the old key is answered
 	taken := s.Accepted(app.Orders)
 	s.place(1011)
 	s.AwaitAccepted(app.Orders, taken+1)
-	s.Await(func(context.Context) error {
-		if queue.refusals.Load() == 0 {
-			return errors.New("a worker that is refused")
-		}
-		return nil
-	})
+	queue.awaitRefusal(s.Stage)
 	unshipped := s.Count(`select count(*) from shipments where order_id = '1011'`)
 	s.write(apiKey, "key-3")
 	s.settle()
@@ -93,6 +89,18 @@ func newGate(s *drill.Stage, keys ...string) *gate {
 
 // admit changes the keys that are valid.
 func (g *gate) admit(keys ...string) { g.keys.Store(&keys) }
+
+// awaitRefusal waits until it has refused once more.
+func (g *gate) awaitRefusal(s *drill.Stage) {
+	s.Helper()
+	seen := g.refusals.Load()
+	s.Await(func(context.Context) error {
+		if g.refusals.Load() == seen {
+			return errors.New("a worker that is refused")
+		}
+		return nil
+	})
+}
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
