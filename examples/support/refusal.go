@@ -17,6 +17,7 @@ func (r *rig) refusedForGood() {
 	r.awaitInQueue(id)
 	r.Pass(app.Grace)
 	r.AwaitAccepted(app.Failures, 1)
+	r.AwaitCount(1, `select count(*) from failed_replies`) // the queue may have the message before its commit is visible here
 	r.awaitLooks()
 	r.Prove("one request, one failure on record, and one message to the agents, in one transaction",
 		drill.Is("requests", r.target.seen(id).requests, 1), drill.Is("replies", r.target.seen(id).replies, 0),
