@@ -39,7 +39,7 @@ type Config struct {
 
 	// Patience is how long a transaction that has written messages may stay open
 	// in poll mode before the log names it, because it holds back messages with an
-	// ordering key; from then on its other messages wait for it as well.
+	// ordering key.
 	Patience time.Duration `env:"POLL_PATIENCE, default=10s"`
 }
 

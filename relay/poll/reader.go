@@ -25,7 +25,7 @@ type reader struct {
 	oid      int64 // of the table; 0 before the first look
 
 	floor    int64 // every message up to this one is handed over or has an outcome
-	frontier int64 // likewise, without regard to order and to transactions that have been open for long
+	frontier int64 // likewise, without regard to order and to transactions that are open and have been for long
 	ready    []int64
 	held     int64 // ordered messages up to this one were seen; those above the floor wait
 
@@ -92,6 +92,7 @@ func (r *reader) look(ctx context.Context, now time.Time) error {
 		return err
 	}
 	r.writers.observe(now, n.last, holders)
+	r.frontier = min(r.frontier, r.writers.ended) // of one that was not waited for
 	if err := r.lookSettled(ctx, r.writers.settled()); err != nil || len(r.ready) > 0 {
 		return err
 	}
@@ -117,8 +118,8 @@ func (r *reader) lookSettled(ctx context.Context, settled int64) error {
 }
 
 // lookAhead goes through the rest for what needs no order. It comes back to
-// numbers that are not settled, unless somebody holds them for long: what that
-// one commits is found when it is settled.
+// numbers that are not settled, unless somebody holds them for long: then when that
+// one has ended.
 func (r *reader) lookAhead(ctx context.Context, settled int64) error {
 	for above := r.frontier; above < r.writers.last && len(r.ready) == 0; {
 		p, err := r.table.page(ctx, above, r.writers.last, true)

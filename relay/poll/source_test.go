@@ -249,6 +249,36 @@ func TestSource_OlderTransactionsAndPreparedOnes(t *testing.T) {
 	}
 }
 
+// What needs no order does not wait for a transaction that goes on when its own
+// has ended, also if both have been open since before the session.
+func TestSource_EndsWhileALongerOneGoesOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.config.Patience = 100 * time.Millisecond
+	long, short := r.connect(), r.connect()
+	r.execOn(long, "begin")
+	r.insert(long, "long", "")
+	r.execOn(short, "begin")
+	r.insert(short, "old", "")
+	r.insert(r.conn, "early", "")
+	s := r.read()
+	s.await(1)
+	s.silent() // it does not come back to their numbers by now
+	r.execOn(short, "commit")
+	s.await(2)
+	r.execOn(short, "begin")
+	r.insert(short, "young", "")
+	s.silent() // long enough for its patience
+	r.insert(r.conn, "late", "")
+	s.await(3)
+	r.execOn(short, "commit")
+	s.await(4)
+	r.execOn(long, "commit")
+	if diff := cmp.Diff([]string{"early", "old", "late", "young", "long"}, s.await(5)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A queue that is one lane keeps its order without ordering keys.
 func TestSource_QueueThatIsOneLane(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,9 @@ import (
 type writers struct {
 	last int64 // as of the last time
 	open map[string]writer
+	// ended is what those who have ended since the time before can have committed:
+	// numbers above this one only.
+	ended int64
 }
 
 // writer is an open transaction that holds the lock.
@@ -33,7 +36,9 @@ func (w *writers) observe(now time.Time, last int64, holders []writer) {
 	// A transaction that is prepared goes on under another name: any of those
 	// whose names are gone may be the one.
 	prepared := fresh
+	w.ended = last
 	for _, g := range w.gone(holders) {
+		w.ended = min(w.ended, g.above)
 		prepared.above = min(prepared.above, g.above)
 		prepared.before = prepared.before || g.before
 		if g.since.Before(prepared.since) {

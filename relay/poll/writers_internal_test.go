@@ -2,6 +2,7 @@ package poll
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -96,6 +97,42 @@ func TestWriters_SettledNumbersNeverAppearLater(t *testing.T) {
 		w.observe(now, s.last, s.holders())
 		if w.settled() != s.last {
 			t.Fatalf("%d is settled, want %d: nobody is at work", w.settled(), s.last)
+		}
+	})
+}
+
+// Whoever is waited for or not: a look that comes back to where those who ended
+// since the one before may have written finds all that can be seen.
+func TestWriters_NothingStaysBehind(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := &server{visible: map[int64]bool{}}
+		var w writers
+		now, patience := time.Unix(0, 0), time.Duration(rapid.IntRange(0, 4).Draw(t, "patience"))*time.Second
+		frontier, found := int64(0), map[int64]bool{}
+		some := func() {
+			for range rapid.IntRange(0, 4).Draw(t, "steps") {
+				s.step(t)
+			}
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "looks") {
+			some()
+			last := s.last
+			some()
+			visible := maps.Clone(s.visible)
+			w.observe(now, last, s.holders())
+			frontier = min(frontier, w.ended)
+			some()
+			for n := frontier + 1; n <= last; n++ {
+				found[n] = found[n] || s.visible[n]
+			}
+			for n := range visible {
+				if n <= last && !found[n] {
+					t.Fatalf("%d could be seen, and a look from %d to %d did not find it", n, frontier, last)
+				}
+			}
+			frontier = max(frontier, w.settledWithout(now.Add(-patience)))
+			now = now.Add(time.Second)
 		}
 	})
 }
