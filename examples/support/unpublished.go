@@ -35,6 +35,7 @@ func (r *rig) queueRefuses() {
 	r.awaitInQueue(id)
 	r.Pass(app.Grace)
 	r.awaitSent(id)
+	r.AwaitCount(1, `select count(*) from outbox.dispatched where message_id = $1::bigint`, message)
 	got := r.target.seen(id)
 	requests, bodies := r.published(key)
 	r.Prove("redriven, it is the same message: same key, same bytes, one reply", drill.Is("different bodies", bodies, 1),
