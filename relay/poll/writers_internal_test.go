@@ -51,6 +51,13 @@ func (s *server) step(t *rapid.T) {
 	}
 }
 
+// steps does some things.
+func (s *server) steps(t *rapid.T) {
+	for range rapid.IntRange(0, 6).Draw(t, "steps") {
+		s.step(t)
+	}
+}
+
 func (s *server) holders() []writer {
 	var holders []writer
 	for _, x := range s.open {
@@ -67,15 +74,10 @@ func TestWriters_SettledNumbersNeverAppearLater(t *testing.T) {
 		s := &server{visible: map[int64]bool{}}
 		var w writers
 		now := time.Unix(0, 0)
-		some := func() {
-			for range rapid.IntRange(0, 6).Draw(t, "steps") {
-				s.step(t)
-			}
-		}
 		for range rapid.IntRange(1, 30).Draw(t, "looks") {
-			some()
+			s.steps(t)
 			last := s.last
-			some()
+			s.steps(t)
 			w.observe(now, last, s.holders())
 			if settled := w.settled(); settled > last {
 				t.Fatalf("%d is settled, and only %d were given out", settled, last)
@@ -110,19 +112,14 @@ func TestWriters_NothingStaysBehind(t *testing.T) {
 		var w writers
 		now, patience := time.Unix(0, 0), time.Duration(rapid.IntRange(0, 4).Draw(t, "patience"))*time.Second
 		frontier, found := int64(0), map[int64]bool{}
-		some := func() {
-			for range rapid.IntRange(0, 4).Draw(t, "steps") {
-				s.step(t)
-			}
-		}
 		for range rapid.IntRange(1, 30).Draw(t, "looks") {
-			some()
+			s.steps(t)
 			last := s.last
-			some()
+			s.steps(t)
 			visible := maps.Clone(s.visible)
 			w.observe(now, last, s.holders())
 			frontier = min(frontier, w.ended)
-			some()
+			s.steps(t)
 			for n := frontier + 1; n <= last; n++ {
 				found[n] = found[n] || s.visible[n]
 			}
