@@ -92,7 +92,8 @@ func (r *reader) look(ctx context.Context, now time.Time) error {
 		return err
 	}
 	r.writers.observe(now, n.last, holders)
-	r.frontier = min(r.frontier, r.writers.ended) // of one that was not waited for
+	// The frontier may have passed what one of them had yet to commit.
+	r.frontier = min(r.frontier, r.writers.ended)
 	if err := r.lookSettled(ctx, r.writers.settled()); err != nil || len(r.ready) > 0 {
 		return err
 	}
